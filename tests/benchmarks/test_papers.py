@@ -23,8 +23,9 @@ from benchmarks.parts.papers.funcpipe.setting import (
     at_lambda,
     whole,
 )
+from benchmarks.parts.papers.gpus import derived
 from benchmarks.parts.papers.hydrozoa import figures as hydrozoa
-from benchmarks.parts.papers.hydrozoa import workers
+from benchmarks.parts.papers.hydrozoa import on_gpus, workers
 from benchmarks.parts.papers.models import BACKWARD, Layer, merged, together
 from benchmarks.parts.papers.sums import CLOSED, sum_s
 
@@ -251,6 +252,24 @@ def test_hydrozoas_prices_are_the_papers() -> None:
     assert workers.functions().usd_per_hour == pytest.approx(0.60, rel=0.01)
     gains = {fact.what: fact for fact in hydrozoa.figure_6().facts}
     assert all(fact.agrees for fact in gains.values())
+
+
+def test_a_gpus_layers_take_what_the_product_derives() -> None:
+    """Half of a K80's 4.365 TFLOP/s and 240 GB/s; a fitted one has FLOPs alone."""
+    gpu, parts = derived("K80"), (layer(4e10, 10**8), layer(9e10, 2 * 10**8))
+    flops_s, bytes_s = 2 / 4.365e12, 2 / 240e9
+    first, second = gpu.forward(parts, sample_bytes=5e5)
+    assert first(3) == pytest.approx(3 * 4e10 * flops_s + (1e8 + 3 * (5e5 + 2e6)) * bytes_s)
+    assert second(3) == pytest.approx(3 * 9e10 * flops_s + (2e8 + 3 * (1e6 + 2e6)) * bytes_s)
+    (plain,) = replace(gpu, flops_per_s=2e12).forward(parts[:1], sample_bytes=5e5)
+    assert plain(3) == 3 * 4e10 / 2e12
+    assert gpu.apply_s(1e8) == pytest.approx(1e8 * (3 * bytes_s + 2 * 2 / 15.75e9))
+
+
+def test_hydrozoas_v100s_have_the_papers_prices() -> None:
+    ours, azure, sagemaker = on_gpus.usd_per_hour()
+    assert (4 * azure, 4 * sagemaker) == (pytest.approx(12.24), pytest.approx(14.69))
+    assert ours == pytest.approx(2.8548 + 4 * 0.03165 + 6 * 0.00425)
 
 
 def test_computing_that_scales_with_loss_is_slower_below_the_largest() -> None:

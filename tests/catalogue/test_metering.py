@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.metering import Bill, MeteredInvocation, StoreTraffic, bill
+from dayfly.catalogue.metering import Bill, FunctionUse, MeteredInvocation, StoreTraffic, bill
 from dayfly.errors import RequestError
 
 KNOWN = Catalogue()
@@ -89,6 +89,21 @@ def test_initialisation_is_billed_and_shown_apart() -> None:
     assert kinds["initialisation"] == pytest.approx(2 * 1.66667e-5)
     assert kinds["compute"] == pytest.approx(6 * 1.66667e-5)
     assert found.compute_usd == pytest.approx(kinds["compute"] + kinds["initialisation"])
+
+
+def test_measuring_the_job_is_a_line_of_its_own() -> None:
+    """Each function that measured is rounded and priced in its own size."""
+    measuring = [
+        FunctionUse(memory_mib=2048, init_s=0.5, run_s=1.5001),
+        FunctionUse(memory_mib=1024, init_s=0.5, run_s=0.5),
+    ]
+    plain, found = (bill([used(2, 6)], AWS, profiling=one) for one in (None, measuring))
+    assert found.by_kind["profiling"] == pytest.approx((2 * 2.001 + 1) * 1.66667e-5 + 2 * 2e-7)
+    assert found.profiling_s == 3.001
+    assert found.cost_usd == pytest.approx(plain.cost_usd + found.by_kind["profiling"])
+    assert (found.billed_s, found.requests) == (plain.billed_s, plain.requests)
+    assert "profiling" not in plain.by_kind
+    assert bill([used(2, 6)], AWS, profiling=()).by_kind["profiling"] == 0.0
 
 
 def test_what_a_minimum_adds_is_compute() -> None:

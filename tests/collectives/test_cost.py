@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dayfly.errors import RequestError
-from dayfly.planning.ranks import left_of_bandwidth
+from dayfly.planning.decline import left_of_bandwidth
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel

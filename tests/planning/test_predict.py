@@ -380,3 +380,14 @@ def test_what_speaks_against_the_functions_figures_is_said() -> None:
     known = profile([ONE], *sizes)
     assert predicted(known, memory_mib=(1024,)).warnings == loud.doubts
     assert predicted(known, memory_mib=(512,)).warnings == ()
+
+
+def test_bandwidth_declines_with_the_functions_that_run() -> None:
+    """As if each function had what is left of it; below the first number it has all."""
+    declining = replace(over(0.01), decline=((3, 1.0), (4, 0.5)))
+    half = transfer(RATE / 2, 0.01)
+    slower = profile([ONE], replace(over(0.01).sizes[0], up=half, down=half))
+    for workers, alike in ((1, over(0.01)), (3, over(0.01)), (4, slower)):
+        found = predicted(declining, workers=workers)
+        assert found.step_s == predicted(alike, workers=workers).step_s
+    assert predicted(declining, workers=4).step_s > predicted(over(0.01), workers=4).step_s

@@ -203,6 +203,8 @@ REMOVED = object()
         ),
         (["sizes", 0, "up", "peak_bytes_per_s"], 0, "up.peak_bytes_per_s is 0: give a number"),
         (["fit"], {"a": 1, "b": 1, "m": 1}, "p.json: fit lacks 'error'"),
+        (["decline"], [[8, 1], [4, 0.5]], "p.json: decline: give rising numbers of functions"),
+        (["decline"], [[8, 1.5]], "p.json: decline: give the parts that are left, above 0"),
     ],
 )
 def test_what_is_wrong_is_named(path: list[Any], value: Any, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -9,15 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
+import dayfly
 from dayfly.errors import RequestError
+from dayfly.life.platforms.base import Ended, Invocation, Outcome
 from dayfly.planning.conditions import Conditions
 from dayfly.runs import auto
 from dayfly.runs.auto import alternatives, auto_plan
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.profiling import measuring
+from dayfly.runs.report.reading import rebill
 from dayfly.runs.shipping import load_job_file
+from dayfly.specs.functions import FunctionSpec
 from tests.planning.by_hand import layer, profile, size
+from tests.runs import small
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +38,10 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int,
 
     def measure(job: Any, settings: Any, sizes: tuple[int, ...], **more: Any) -> Any:
         asked.append(sizes)
+        for one in sizes:
+            spec = FunctionSpec(memory_mib=one)
+            call = Invocation(function="profiled", attempt=0, handler="", payload={}, spec=spec)
+            more["heard"](Ended(invocation=call, outcome=Outcome.RETURNED, init_s=1.0, run_s=9.0))
         made = profile(
             [layer("a", 1000)],
             *(
@@ -47,16 +58,17 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int,
     return asked
 
 
-def choose(directory: Path, notes: list[str], goal: Goal | None = None, **given: Any) -> Any:
-    job = load_job_file(directory / "digits.py")
+def choose(
+    directory: Path, notes: list[str], goal: Goal | None = None, epochs: int = 15, **given: Any
+) -> Any:
+    job = replace(load_job_file(directory / "digits.py"), epochs=epochs)
     return auto_plan(
         job,
         "digits",
         directory,
         {"imitate": "aws-lambda", **given},
         goal or Goal(),
-        own=None,
-        note=notes.append,
+        notes.append,
     )
 
 
@@ -72,21 +84,78 @@ def test_a_job_is_measured_once_until_it_changes(
     job: Path, measured: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes: list[str] = []
-    first = choose(job, notes)
+    first = choose(job, notes, workers=2)
     assert measured == [(512, 1024, 2048)]
-    again = choose(job, notes)
+    again = choose(job, notes, workers=2)
     assert len(measured) == 1
     assert again.plan == first.plan
     assert str(first.profile) in notes[-1]
+    assert choose(job, notes, workers=2, epochs=2).plan.job["epochs"] == 2
+    assert len(measured) == 1, "steps are the same in any number of epochs"
     (job / "more.py").write_text("MORE = 1\n")
-    choose(job, notes)
+    choose(job, notes, workers=2)
     assert len(measured) == 2, "its code is another"
-    choose(job, notes, memory_mib=1024)
+    choose(job, notes, workers=2, memory_mib=1024)
     assert measured[2:] == [(1024,)]
     monkeypatch.setattr(auto, "pace_s", lambda: 0.02)
-    choose(job, notes, memory_mib=1024)
+    choose(job, notes, workers=2, memory_mib=1024)
     assert len(measured) == 4
     assert "this machine takes 2 times" in notes[-1]
+
+
+def test_one_that_measures_tells_what_its_functions_used(
+    job: Path, measured: list[tuple[int, ...]]
+) -> None:
+    first, again = choose(job, []), choose(job, [])
+    assert [one.memory_mib for one in first.used] == [512, 1024, 2048]
+    assert again.used == ()
+
+
+@pytest.mark.long
+def test_from_python_and_what_measuring_cost_is_on_the_bill(
+    measured: list[tuple[int, ...]],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_hand = measuring.profile
+
+    def measure(*args: Any, **more: Any) -> Any:
+        return replace(by_hand(*args, **more), layers=(layer("a", 12 * 5 + 5),))
+
+    monkeypatch.setattr(measuring, "profile", measure)
+    job = small.job(data, model=lambda: nn.Sequential(nn.Linear(12, 5)), epochs=1)
+
+    def trained(name: str) -> dayfly.Run:
+        return dayfly.train(
+            job,
+            plan="auto",
+            objective="cost",
+            imitate="aws-lambda",
+            run_dir=tmp_path / name,
+            progress=False,
+        )
+
+    run, again = trained("first"), trained("again")
+    assert measured == [(512, 1024, 2048)]
+    usd = sum(size / 1024 * 10 * 1.66667e-5 + 2e-7 for size in measured[0])
+    assert run.bill["by_kind"]["profiling"] == pytest.approx(usd)
+    assert run.bill["profiling_s"] == 30.0
+    assert run.result.cost_usd == pytest.approx(sum(run.bill["by_kind"].values()))
+    assert json.loads(json.dumps(rebill(run.directory).dump())) == run.bill
+    compared = run.comparison()
+    assert compared is not None
+    (cost,) = (one for one in compared.totals if one.name == "cost_usd")
+    assert cost.measured == pytest.approx(run.result.cost_usd - usd)
+    assert f"measuring the job, ${usd:.6f}" in compared.differences
+    assert "functions measured the job for this run for 30" in run.report().read_text()
+    assert again.bill["by_kind"]["profiling"] == again.bill["profiling_s"] == 0.0
+
+
+@pytest.mark.parametrize("goal", [{"objective": "cost"}, {"deadline_s": 9.0}, {"budget_usd": 1.0}])
+def test_goals_are_for_a_plan_that_is_chosen(goal: dict[str, Any], data: Path) -> None:
+    with pytest.raises(RequestError, match='add plan="auto"'):
+        dayfly.train(small.job(data), **goal)
 
 
 def test_a_damaged_profile_is_made_anew(job: Path, measured: list[tuple[int, ...]]) -> None:

@@ -13,7 +13,7 @@ from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Figure
 from benchmarks.parts.papers.funcpipe import bandwidth, breakdown, optimizers, overall, scaling
 from benchmarks.parts.papers.hydrozoa import figures as hydrozoa
-from benchmarks.parts.papers.hydrozoa import hybrid
+from benchmarks.parts.papers.hydrozoa import hybrid, on_gpus
 
 #: By name, which is that of the picture.
 FIGURES: dict[str, Callable[[], Figure]] = {
@@ -38,5 +38,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "hydrozoa-4": hydrozoa.figure_4,
     "hydrozoa-5": hydrozoa.figure_5,
     "hydrozoa-6": hydrozoa.figure_6,
+    "hydrozoa-7": on_gpus.figure_7,
     "hydrozoa-table-4": hybrid.table_4,
+    "hydrozoa-table-5": on_gpus.table_5,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -73,10 +74,16 @@ def together(layers: Sequence[Layer]) -> Layer:
 
 def merged(layers: Sequence[Layer], groups: int) -> tuple[Layer, ...]:
     """At most so many layers, of about equal computation (FuncPipe section 4)."""
+    bounds = equal_parts(layers, groups)
+    return tuple(together(layers[a:b]) for a, b in pairwise(bounds))
+
+
+def equal_parts(layers: Sequence[Layer], groups: int) -> tuple[int, ...]:
+    """Where each of those begins, and the number of layers."""
     whole, so_far = sum(one.flops for one in layers), 0.0
-    parts: list[list[Layer]] = [[] for _ in range(groups)]
-    for layer in layers:
+    begins: dict[int, int] = {}
+    for number, layer in enumerate(layers):
         middle = so_far + layer.flops / 2
-        parts[min(groups - 1, int(groups * middle / whole))].append(layer)
+        begins.setdefault(min(groups - 1, int(groups * middle / whole)), number)
         so_far += layer.flops
-    return tuple(together(part) for part in parts if part)
+    return *begins.values(), len(layers)

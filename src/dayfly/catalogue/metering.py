@@ -6,7 +6,7 @@
     initialisation    compute
 
 Initialisation is billed like the rest of an invocation's time, and shown apart; what rounding and
-a minimum add belongs to compute.
+a minimum add belongs to compute. Measuring the job for the plan of a run is a line of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.dataclass_json import Matches
 from dayfly.errors import RequestError
 
+#: Kind of dollars of a bill: measuring the job for this run.
+PROFILING = "profiling"
 #: Of a run: its functions are its workers, under two names by turns.
 FunctionName = Annotated[
     str, Matches(r"(worker|successor)-[0-9]{1,9}", "a function such as worker-0")
@@ -29,30 +31,39 @@ FunctionName = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeteredInvocation:
-    """One invocation, as metered.
+class FunctionUse:
+    """What an invocation of any function used.
 
     Attributes:
-        function: whose.
-        attempt: which of the function's invocations.
         memory_mib: its limit; None: it had none, and is billed for the memory of one vCPU.
         init_s: time of initialisation, which is billed.
         run_s: time of running, which is billed.
-        outcome: how it ended.
         vcpus: None: those that the platform gives with the memory.
         gpu_share: share of a GPU; None: it had none.
         price_list: under whose prices it ran; None: it was not noted, and is the bill's.
     """
 
-    function: FunctionName
-    attempt: int
     memory_mib: int | None
     init_s: float
     run_s: float
-    outcome: str
     vcpus: float | None = None
     gpu_share: float | None = None
     price_list: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteredInvocation(FunctionUse):
+    """One invocation of a run's function, as metered.
+
+    Attributes:
+        function: whose.
+        attempt: which of the function's invocations.
+        outcome: how it ended.
+    """
+
+    function: FunctionName
+    attempt: int
+    outcome: str
 
 
 _OF_USED = tuple(one.name for one in fields(MeteredInvocation))
@@ -87,6 +98,9 @@ class Bill:
         compute_usd: all billed time, initialisation included.
         requests_usd: price of the invocations.
         by_kind: dollars that add up to the cost.
+        profiling_s: billed seconds of the functions that measured the job for this run, in none of
+            the other figures but by_kind and the cost; 0: its profile was at hand; None: its plan
+            was not chosen by the run itself.
         functions: a row for each function.
         invocations: a row for each invocation.
         coordinator_usd: what the coordinator would have cost as one more function. It ran
@@ -107,6 +121,7 @@ class Bill:
     by_kind: Mapping[str, float]
     functions: tuple[dict[str, Any], ...]
     invocations: tuple[dict[str, Any], ...]
+    profiling_s: float | None = None
     coordinator_usd: float = 0.0
     overridden: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -129,6 +144,7 @@ def bill(
     stored_bytes: int = 0,
     coordinator: Sequence[MeteredInvocation] = (),
     lists: Callable[[str], FunctionPlatform] | None = None,
+    profiling: Sequence[FunctionUse] | None = None,
 ) -> Bill:
     """Bills invocations, and the traffic of functions with the store.
 
@@ -138,6 +154,8 @@ def bill(
         store: the store's prices; None: it costs nothing.
         moved: traffic by function.
         coordinator: its lives, as if they were functions.
+        profiling: what measured the job for this run, in its own sizes; None: the bill has no such
+            line.
         stored_bytes: the most that the store held. The store and its servers are billed as long as
             the function that ran longest.
         lists: price lists by name, of invocations that name theirs; None: one counts for all.
@@ -149,7 +167,8 @@ def bill(
         store.check_priced()
     if lists is None:
         used = [replace(one, price_list=None) for one in used]
-    named = dict.fromkeys(one.price_list for one in used if one.price_list is not None)
+    uses = (*used, *(profiling or ()))
+    named = dict.fromkeys(one.price_list for one in uses if one.price_list is not None)
     by_name = {name: lists(name) for name in named if lists is not None}
     priced_as = [by_name.get(one.price_list or "", platform) for one in used]
     of_lists = {one.name: one for one in priced_as or [platform]}
@@ -181,6 +200,11 @@ def bill(
         "store_storage": store.storage_usd(stored_bytes, longest_s) if store else 0.0,
         "store_servers": store.servers_usd(longest_s) if store else 0.0,
     }
+    measuring = [
+        _billed(one, by_name.get(one.price_list or "", platform)) for one in profiling or ()
+    ]
+    if profiling is not None:
+        by_kind[PROFILING] = sum(one["cost_usd"] for one in measuring)
     return Bill(
         price_list=" and ".join(of_lists),
         store=store.name if store else None,
@@ -194,6 +218,9 @@ def bill(
         by_kind=by_kind,
         functions=tuple(functions),
         invocations=tuple(invocations),
+        profiling_s=None
+        if profiling is None
+        else sum(one["billed_ms"] for one in measuring) / 1000,
         coordinator_usd=sum(_invocation(one, platform)["compute_usd"] for one in coordinator),
         overridden=_overridden(of_lists.values(), store),
         notes=_notes(zip(used, priced_as, strict=True), store, traffic),
@@ -221,6 +248,10 @@ def _prices(platform: FunctionPlatform) -> FunctionPrices:
 
 def _invocation(used: MeteredInvocation, platform: FunctionPlatform) -> dict[str, Any]:
     """A row: what was used, in the size that the platform would have given it, and its dollars."""
+    return {name: getattr(used, name) for name in _OF_USED} | _billed(used, platform)
+
+
+def _billed(used: FunctionUse, platform: FunctionPlatform) -> dict[str, Any]:
     prices = _prices(platform)
     memory_mib, vcpus = platform.billed_size(used.memory_mib, used.vcpus)
     billed_ms = prices.billed_ms(used.init_s + used.run_s)
@@ -229,7 +260,6 @@ def _invocation(used: MeteredInvocation, platform: FunctionPlatform) -> dict[str
     usd_for_1_s = prices.usd_for_1_s(memory_mib, vcpus, gpu_share)
     compute_usd = billed_ms / 1000 * usd_for_1_s
     return {
-        **{name: getattr(used, name) for name in _OF_USED},
         "memory_mib": memory_mib,
         "vcpus": vcpus,
         "price_list": platform.name,

@@ -38,9 +38,10 @@ from dayfly.cli.flags import (
 )
 from dayfly.cli.plans import plans
 from dayfly.cli.steering import steering
-from dayfly.cli.values import AUTO, check_goals
+from dayfly.cli.values import check_goals
 from dayfly.errors import RequestError
 from dayfly.life.processor import Processor
+from dayfly.runs.keywords import AUTO
 
 if TYPE_CHECKING:
     from dayfly.cli.detached import Detached
@@ -181,14 +182,17 @@ def train(
             raise RequestError(
                 "no job: name a Python file with the variable `job`, or --resume DIR"
             )
-        carried = None
+        code, carried, profiling = job_file.resolve().parent, None, None
         if str(plan) == AUTO:
-            from dayfly.cli.auto import by_auto_plan
+            from dayfly.cli.choosing import goal_of
+            from dayfly.runs.auto import by_auto_plan
 
             job = overridden(load_job_file(job_file), **of_the_job)
-            job, checked, carried = by_auto_plan(
-                job, job_file, of_the_job, given, context.params, display
+            goal = goal_of(context.params)
+            job, checked, found = by_auto_plan(
+                job, job_file.stem, code, of_the_job, given, goal, display.note
             )
+            carried, profiling = found.plan, found.used
         elif plan is None:
             checked = checked_settings(**given)
             job = overridden(load_job_file(job_file), **of_the_job)
@@ -201,8 +205,9 @@ def train(
             directory=run_dir,
             store=store,
             name=job_file.stem,
-            code=job_file.resolve().parent,
+            code=code,
             plan=carried,
+            profiling=profiling,
             display=display,
             listeners=chosen(listen or ()),
             asked_at=asked_at,

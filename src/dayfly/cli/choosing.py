@@ -17,10 +17,11 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.bench import checkout_module
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
 from dayfly.cli.choice_lines import drawn, mark, print_places, say
-from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
+from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import dollars, number
+from dayfly.planning.intervals import how_sure
 from dayfly.planning.profile import read_profile
 from dayfly.runs.choosing.choice import (
     Choice,

@@ -14,10 +14,11 @@ from rich.console import Console
 
 from dayfly.catalogue.gpu import GpuRequest
 from dayfly.cli.flags import function_settings, training_settings
-from dayfly.cli.outcome import how_sure, kind_in_words, narrow_table
+from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
 from dayfly.planning.function_kinds import memory_label
+from dayfly.planning.intervals import how_sure
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction, Volume
 from dayfly.planning.profile import Profile, read_profile

@@ -67,6 +67,12 @@ def _print_bill(billed: Bill) -> None:
             markup=False,
             highlight=False,
         )
+    if billed.profiling_s is not None:
+        console.print(
+            f"profiling: functions measured the job for this run for {billed.profiling_s:.1f} s",
+            markup=False,
+            highlight=False,
+        )
     for row in billed.overridden:
         console.print(f"your own catalogue says: {row}", markup=False, highlight=False)
     for note in billed.notes:

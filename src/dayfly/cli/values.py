@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.errors import RequestError
+from dayfly.runs.keywords import AUTO
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?")
 _UNIT_S = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -35,8 +36,8 @@ def seconds_of(flag: str, text: str) -> float:
     return float(found[1]) * _UNIT_S[found[2]]
 
 
-#: What `--plan` says in place of a file, and the flags that say which plan is chosen then.
-AUTO, GOALS = "auto", ("objective", "deadline", "budget")
+#: Flags that say which plan `--plan auto` chooses.
+GOALS = "objective", "deadline", "budget"
 
 
 def check_goals(plan: Path | None, flags: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from dayfly.errors import RequestError
-from dayfly.planning.function_times import contended, interpolated
+from dayfly.planning.function_times import contended, declined, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.protocols import PROTOCOLS, Exchange, Part, ProtocolDescription
 from dayfly.wire.collectives import collective
@@ -186,11 +186,12 @@ def stage_memory_mib(configuration: Configuration, stage: int) -> int | None:
 
 def stage_size(profile: Profile, configuration: Configuration, stage: int) -> SizeProfile:
     """The profile of the stage's functions, near what they compute at once, and as all workers
-    compute beside each other; of a model that is not cut, of all functions. Raises RequestError if
-    there is none."""
+    compute and send beside each other; of a model that is not cut, of all functions. Raises
+    RequestError if there is none."""
     c = configuration
     found = profile.size(stage_memory_mib(c, stage), c.vcpus, c.gpu_share)
     size = interpolated(found, micro_samples(profile, c))
+    size = declined(size, profile.decline, c.workers)
     if size.crowd_cores <= 0 or c.workers == 1:
         return size
     each = c.workers // c.stages

@@ -1,6 +1,6 @@
 """Times of a function in a run: interpolated near its samples, under contention, and as stragglers.
 
-A profile has times of a function that computes alone. Three things change them.
+A profile has times of a function that computes and sends alone. Four things change them.
 
 Interpolation. What is measured does not grow by one straight line: of few samples more fits into
 caches, of many less. A profile has a line through all that was measured, and the passes themselves;
@@ -15,6 +15,9 @@ disturbed is then still smoothed by its neighbours.
 Contention. Functions on one machine share caches and memory bandwidth, limits or not. A profile
 says how much more CPU time passes take beside neighbours on so many cores (`SizeProfile.crowd`,
 `crowd_cores`). With fewer cores at work beside it, a function loses less.
+
+Decline. The more functions use a store at once, the less bandwidth each may have. A profile may say
+how much is left (`Profile.decline`); nothing that measures one function tells it.
 
 Stragglers. Workers that do the same are not done at the same moment, and a step waits for the
 slowest.
@@ -40,6 +43,7 @@ from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
 
+from dayfly.planning.decline import left_of_bandwidth
 from dayfly.planning.fits import fit_affine
 from dayfly.planning.profile import Affine, Figure, SizeProfile
 
@@ -89,15 +93,35 @@ def contended(size: SizeProfile, others_cores: float) -> SizeProfile:
     factor = slowdown(size.crowd.value, size.crowd_cores, others_cores)
     if factor == 1:
         return size
-    step = size.step_s
     return replace(
         size,
         forward=tuple(line.times(factor) for line in size.forward),
         backward=tuple(line.times(factor) for line in size.backward),
         data=size.data.times(factor),
         apply=size.apply.times(factor),
-        step_s=Figure(step.value * factor, step.low * factor, step.high * factor, step.count),
+        step_s=_times(size.step_s, factor),
     )
+
+
+def declined(
+    size: SizeProfile, decline: Sequence[tuple[float, float]], functions: int
+) -> SizeProfile:
+    """Functions of this size while so many run, each with the part of its bandwidth that is left.
+
+    decline: as `left_of_bandwidth` has it.
+    """
+    part = left_of_bandwidth(decline, functions)
+    if part == 1:
+        return size
+    up, down = (
+        replace(way, peak_bytes_per_s=_times(way.peak_bytes_per_s, part))
+        for way in (size.up, size.down)
+    )
+    return replace(size, up=up, down=down)
+
+
+def _times(figure: Figure, factor: float) -> Figure:
+    return Figure(figure.value * factor, figure.low * factor, figure.high * factor, figure.count)
 
 
 #: No worker is so much faster than the average, however many there are.

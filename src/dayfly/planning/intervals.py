@@ -64,6 +64,39 @@ REMEDIES = {
     "start": "train longer: start-up is measured once, and counts less in a long run (--epochs)",
 }
 
+#: Sources of uncertainty as people read them.
+SOURCES = {
+    "passes": "the spread of the measured passes",
+    "pace": "the machine's pace, which changed while it was profiled",
+    "batch": "a batch size that was not measured",
+    "messages": "the spread of the measured messages",
+    "overhead": "the spread of what steps take beside their passes",
+    "start": "start-up time, which was measured once",
+    "model": "what the prediction itself leaves out",
+    "published": "that times follow from published figures and nothing was measured",
+}
+
+
+def how_sure(said: Prediction) -> str:
+    """Returns the intervals of a prediction in a sentence, and what would make them narrower.
+
+    Args:
+        said: the prediction.
+    """
+    found = said.interval
+    if found is None:
+        return "unknown, as the profile was not measured: dayfly profile measures"
+    (step_low, step_high), (low, high) = found.step_s, found.total_s
+    cheapest, dearest = found.cost_usd
+    main = next(iter(found.sources), None)
+    due = f" Largest source: {SOURCES[main]} ({found.sources[main]:.0%})." if main else ""
+    narrower = f" To narrow it: {found.to_measure}." if found.to_measure else ""
+    return (
+        f"9 of 10 runs should take a step of {1000 * step_low:.4g} to {1000 * step_high:.4g} ms, a "
+        f"total time of {low:.4g} to {high:.4g} s, and ${cheapest:.4g} to ${dearest:.4g}."
+        f"{due}{narrower}"
+    )
+
 
 def interval_of(
     profile: Profile, c: Configuration, said: Prediction, *, simulated: bool

@@ -35,6 +35,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.affine import NOTHING as NOTHING
 from dayfly.planning.affine import Affine as Affine
 from dayfly.planning.conditions import Conditions
+from dayfly.planning.decline import check_decline
 from dayfly.planning.function_kinds import FunctionKind, ProfiledGpu, memory_label
 from dayfly.wire.shaping import Rates
 from dayfly.wire.streams import ServingThread
@@ -245,8 +246,9 @@ class Profile:
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
     machine: on what. store: what messages take of the one thread of their store; None: it has no
     such thread, or nobody measured it. store_bytes_per_s: what the store carries each way for all
-    functions together; None: as much as they ask for. measures: numbers that a validation of one
-    block sums, four and one a metric of the job.
+    functions together; None: as much as they ask for. decline: (functions, part of a function's
+    bandwidth that is left while so many run), linear between, see `planning.decline`. measures:
+    numbers that a validation of one block sums, four and one a metric of the job.
 
     batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
     clips gradients. A prediction is of these unless others are asked for.
@@ -269,6 +271,7 @@ class Profile:
     machine: Mapping[str, str | bool | float | None] | None = None
     store: ServingThread | None = None
     store_bytes_per_s: float | None = None
+    decline: tuple[tuple[float, float], ...] = ()
     measures: int = 4
     gpu: ProfiledGpu | None = None
     flops: tuple[Affine, ...] = ()
@@ -317,6 +320,7 @@ class Profile:
             )
         if any((one.gpu_share is None) != (self.gpu is None) for one in self.sizes):
             raise ValueError("give gpu and each size a gpu_share, or neither")
+        check_decline(self.decline, "decline: ")
         cores = (self.machine or {}).get("cores", 1.0)
         if not isinstance(cores, float) or not cores:
             raise ValueError(f"machine.cores is {cores!r}: give a number above 0")

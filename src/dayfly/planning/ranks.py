@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from itertools import pairwise
 from typing import TypedDict
 
 from dayfly.catalogue.lookup import Catalogue
@@ -338,17 +337,3 @@ def travelling_bytes(codec: str, length: int) -> int:
     """Bytes that travel for so many elements in this form."""
     dtype, shape = CODECS[codec]().form(length)
     return dtype.itemsize * shape[0]
-
-
-def left_of_bandwidth(decline: Sequence[tuple[float, float]], functions: float) -> float:
-    """Which part of its bandwidth a function has left when so many run.
-
-    decline: (functions, part), rising in functions. Linear between two of them; all of it below
-    the first, and beyond the last as much as there.
-    """
-    if not decline or functions < decline[0][0]:
-        return 1.0
-    for (low, at_low), (high, at_high) in pairwise(decline):
-        if functions <= high:
-            return at_low + (at_high - at_low) * (functions - low) / (high - low)
-    return decline[-1][1]

@@ -19,7 +19,7 @@ from dayfly.runs import launch
 from dayfly.runs.display import Display, StandardError, display_for
 from dayfly.runs.home import found, home_of
 from dayfly.runs.job_record import Record
-from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
+from dayfly.runs.keywords import AUTO, SettingKeywords, check_keywords, shows
 from dayfly.runs.listeners import Listener, chosen
 from dayfly.runs.plans import settings_of
 from dayfly.runs.result import HANDING_OVER, Result
@@ -34,6 +34,9 @@ def train(
     job: Job,
     *,
     plan: Plan | str | Path | None = None,
+    objective: str | None = None,
+    deadline_s: float | None = None,
+    budget_usd: float | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     seed: int | None = None,
@@ -50,7 +53,11 @@ def train(
     Args:
         job: what to train.
         plan: what to carry out, or its file (docs/planning.md); what is given beside it overrides
-            it.
+            it. "auto": measures the job, unless that was done, and carries out the best plan;
+            `workers` is the most of them then, and `memory_mib` the only size.
+        objective: with plan="auto", `time` for the fastest plan, or `cost` for the cheapest.
+        deadline_s: with plan="auto": the cheapest that takes no more seconds.
+        budget_usd: with plan="auto": the fastest that costs no more dollars.
         epochs: passes over the data, in place of the job's.
         batch_size: samples of a step over all workers, in place of the job's.
         seed: in place of the job's.
@@ -79,24 +86,44 @@ def train(
     both = (*overridden(job).callbacks, *checked_callbacks(callbacks))
     of_the_job: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     of_the_job["callbacks"] = both or None
-    carried, place = (plan, "the plan") if plan is None or isinstance(plan, Plan) else opened(plan)
-    if carried is None:
-        request, checked = overridden(job, **of_the_job), checked_settings(**given)
-    else:
-        request, checked = by_plan(carried, place, job, of_the_job, given)
-    return _finished(
-        lambda: launch.begin(
+    goals = {"objective": objective, "deadline_s": deadline_s, "budget_usd": budget_usd}
+    for name, value in goals.items():
+        if value is not None and plan != AUTO:
+            raise RequestError(f'{name} is for a plan that is chosen: add plan="{AUTO}"')
+    code, display = main_directory(), _display(progress)
+
+    def action() -> Run:
+        carried, profiling = None, None
+        if plan is None:
+            request, checked = overridden(job, **of_the_job), checked_settings(**given)
+        elif plan == AUTO:
+            # What measures and chooses is of no use to any other run.
+            from dayfly.runs.auto import by_auto_plan
+            from dayfly.runs.choosing.query import Goal
+
+            whole = overridden(job, **of_the_job)
+            goal = Goal(objective=objective, deadline_s=deadline_s, budget_usd=budget_usd)
+            request, checked, found = by_auto_plan(
+                whole, "job", code, of_the_job, given, goal, display.note
+            )
+            carried, profiling = found.plan, found.used
+        else:
+            carried, place = (plan, "the plan") if isinstance(plan, Plan) else opened(plan)
+            request, checked = by_plan(carried, place, job, of_the_job, given)
+        return launch.begin(
             request,
             checked,
             directory=Path(run_dir) if run_dir is not None else None,
             store=store,
-            code=main_directory(),
+            code=code,
             plan=carried,
-            display=_display(progress),
+            profiling=profiling,
+            display=display,
             listeners=chosen(listeners),
             faults=faults,
         )
-    )
+
+    return _finished(action)
 
 
 @shows(SettingKeywords)

@@ -1,4 +1,4 @@
-"""`dayfly train --plan auto`: a job is measured, unless that was done, and the best plan is chosen.
+"""`--plan auto`: a job is measured, unless that was done, and the best plan is chosen.
 
     job, its code, what of it was asked    a digest: is there a profile of exactly that?
     the machine's pace                     and is the machine as fast as it was then?
@@ -18,14 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.metering import FunctionUse
 from dayfly.data.base import paths_of
 from dayfly.errors import RequestError
 from dayfly.job import Job
+from dayfly.life.platforms.base import Ended
 from dayfly.planning.choose.front import Point, dollars, seconds
 from dayfly.planning.conditions import MOST_PACE
+from dayfly.planning.intervals import how_sure
 from dayfly.planning.plan import Plan
 from dayfly.planning.profile import Profile, profile_text, read_profile
-from dayfly.runs.api import checked_settings
+from dayfly.runs.api import by_plan, checked_settings
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
@@ -34,8 +37,11 @@ from dayfly.runs.made_with import made_here
 from dayfly.runs.planning_api import PROFILED
 from dayfly.runs.profiling import measuring
 from dayfly.runs.profiling.watch import pace_s
+from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import ship
+from dayfly.runs.tariffs import tariff_of
 from dayfly.runs.whole_files import replacing
+from dayfly.specs.generations import Tariff
 from dayfly.wire.stores.files import FileStore
 
 #: Memory sizes that are measured unless they are said: so many of the imitated platform's, from
@@ -43,16 +49,19 @@ from dayfly.wire.stores.files import FileStore
 _SIZES, _LEAST_MIB = 3, 512
 #: Alternatives that are told.
 _TOLD = 2
+#: Settings that bound the choice, and that the plan says then.
+_BOUNDS = ("workers", "memory_mib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoPlan:
     """What was found. profile: where it is kept. measured_s: seconds of measuring it now; None: it
-    was at hand."""
+    was at hand. used: by the functions that measured it now."""
 
     choice: Choice
     profile: Path
     measured_s: float | None
+    used: tuple[FunctionUse, ...]
 
     @property
     def plan(self) -> Plan:
@@ -60,14 +69,44 @@ class AutoPlan:
         return self.choice.chosen.plan.plan
 
 
+def by_auto_plan(
+    job: Job,
+    name: str,
+    code: Path | None,
+    of_the_job: Mapping[str, Any],
+    given: Mapping[str, Any],
+    goal: Goal,
+    note: Callable[[str], None],
+) -> tuple[Job, Settings, AutoPlan]:
+    """Choose a plan, say which, and return what runs by it.
+
+    Args:
+        job, name, code, given, goal, note: as of `auto_plan`.
+        of_the_job: what was asked of the job in place of its own values; None: not given.
+
+    Raises:
+        RequestError: as of `auto_plan`.
+        RunFailed: likewise.
+    """
+    found = auto_plan(job, name, code, given, goal, note)
+    choice = found.choice
+    note(f"plan: {choice.chosen}")
+    note(f"plan: {choice.words}")
+    for line in alternatives(choice):
+        note(f"instead: {line}")
+    note(f"how sure: {how_sure(choice.chosen.plan.prediction)}")
+    if found.measured_s is not None:
+        note(f"measuring took {found.measured_s:.0f} s; {found.profile} keeps the profile")
+    rest = {key: value for key, value in given.items() if key not in _BOUNDS}
+    return *by_plan(found.plan, "the plan", job, of_the_job, rest), found
+
+
 def auto_plan(
     job: Job,
     name: str,
-    code: Path,
+    code: Path | None,
     given: Mapping[str, Any],
     goal: Goal,
-    *,
-    own: Path | None,
     note: Callable[[str], None],
 ) -> AutoPlan:
     """Measure a job, unless its profile is at hand and still true, and choose how to run it.
@@ -75,26 +114,27 @@ def auto_plan(
     Args:
         job: with the epochs and batch of the run.
         name: the job's.
-        code: directory of its file.
+        code: directory of its file; None: it has none.
         given: settings of the run, by name; None: not given. `workers` is how many there may be at
             most, and `memory_mib` the only size that is looked at.
         goal: which plan is chosen.
-        own: directory of the user's own catalogue.
         note: told what is done.
 
     Raises:
         RequestError: settings that cannot be, or no plan is as asked for.
         RunFailed: a function that measured failed.
     """
-    known = Catalogue(own)
+    own = given.get("catalogue")
+    known = Catalogue(None if own is None else Path(own).expanduser())
     settings = {key: given[key] for key in PROFILED if given.get(key) is not None}
     sizes = _sizes(given, known)
     for size in sizes or (None,):
         checked_settings(**settings, memory_mib=size)
     file = _cache() / f"{name}-{_digest(job, code, settings, sizes)[:16]}.json"
     profile, why = _at_hand(file)
-    measured_s = None
+    measured_s, used = None, list[FunctionUse]()
     if profile is None:
+        tariff = tariff_of(checked_settings(**settings))
         note(f"plan: measuring the job first, {why}; it takes some minutes, once")
         profile = measuring.profile(
             job,
@@ -104,6 +144,7 @@ def auto_plan(
             code=code,
             told=note,
             note=note,
+            heard=lambda ended: used.append(_used(ended, tariff)),
         )
         measured_s = profile.took_s
         _keep(profile, file, note)
@@ -113,7 +154,19 @@ def auto_plan(
     if given.get("workers") is not None:
         query = replace(query, workers=given["workers"])
     choice = choice_of((Target.of(profile, known),), query, note)
-    return AutoPlan(choice=choice, profile=file, measured_s=measured_s)
+    return AutoPlan(choice=choice, profile=file, measured_s=measured_s, used=tuple(used))
+
+
+def _used(ended: Ended, tariff: Tariff) -> FunctionUse:
+    spec = ended.invocation.spec
+    return FunctionUse(
+        memory_mib=spec.memory_mib,
+        init_s=ended.init_s,
+        run_s=ended.run_s,
+        vcpus=tariff.vcpus,
+        gpu_share=spec.gpu_share,
+        price_list=tariff.price_list,
+    )
 
 
 def _sizes(given: Mapping[str, Any], known: Catalogue) -> tuple[int, ...]:
@@ -131,10 +184,11 @@ def _cache() -> Path:
     return Path(home) / "dayfly" / "profiles"
 
 
-def _digest(job: Job, code: Path, settings: Mapping[str, Any], sizes: Sequence[int]) -> str:
+def _digest(job: Job, code: Path | None, settings: Mapping[str, Any], sizes: Sequence[int]) -> str:
     """Of all that a profile depends on, but how fast the machine is today."""
     with tempfile.TemporaryDirectory(prefix="dayfly-") as scratch:
-        shipped = ship(job, code, FileStore(Path(scratch) / "store"))
+        alike = replace(job, epochs=1, seed=0)  # no step takes longer for any of them
+        shipped = ship(alike, code, FileStore(Path(scratch) / "store"))
     data = None
     if not callable(job.data):
         places = [place for place in paths_of(job.data) if place.exists()]

@@ -315,6 +315,7 @@ class JobCoordinator(ChangingCoordinator):
             self._checkpoint,
             recorder,
             self._record.settings,
+            self._record.profiling,
             summary,
         )
         if result.has_weights:

@@ -14,6 +14,9 @@ from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
 from dayfly.dataclass_json import check_kind
 from dayfly.errors import RequestError
 
+#: In place of a plan: the run chooses it.
+AUTO = "auto"
+
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 

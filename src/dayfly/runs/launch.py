@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dayfly.catalogue.metering import FunctionUse
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.faults import Fault
@@ -47,6 +48,7 @@ def begin(
     name: str = "job",
     code: Path | None = None,
     plan: Plan | None = None,
+    profiling: Sequence[FunctionUse] | None = None,
     **request: Any,
 ) -> Run:
     """Checks a request, makes the run's directory and trains.
@@ -57,6 +59,7 @@ def begin(
         name: part of the run's id.
         code: directory whose files travel with the job.
         plan: from which the settings come, where no flag overrides them.
+        profiling: what measured the job to choose that plan; None: it was not chosen for this run.
         request: fields of `Request`.
 
     Returns:
@@ -90,6 +93,7 @@ def begin(
                 parts=parts,
                 samples=samples,
                 planned=planned,
+                profiling=None if profiling is None else tuple(profiling),
                 round_bytes=prepared.round_bytes,
                 pipelining=prepared.pipelining,
                 weighting=prepared.weighting,

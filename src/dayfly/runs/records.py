@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from dayfly.catalogue.metering import FunctionUse
 from dayfly.dataclass_json import Real
 from dayfly.errors import RequestError
 from dayfly.runs.directory import RECORD
@@ -28,6 +29,8 @@ class JobFacts(RunRecord):
         rollbacks: generations that began as all workers went back.
         changes: generations that began with another plan; the others began with a life.
         planned: of a run by a plan, which is beside it.
+        profiling: what measured the job for this run; empty: its profile was at hand; None: it did
+            not choose its plan itself.
     """
 
     kind: ClassVar[str] = JOB
@@ -39,6 +42,7 @@ class JobFacts(RunRecord):
     rollbacks: int = 0
     changes: int = 0
     planned: Planned | None = None
+    profiling: tuple[FunctionUse, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

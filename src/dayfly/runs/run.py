@@ -11,7 +11,7 @@ import safetensors
 import safetensors.torch
 from torch import nn
 
-from dayfly.catalogue.metering import Bill
+from dayfly.catalogue.metering import Bill, FunctionUse
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -31,12 +31,10 @@ from dayfly.training.replica import averaged_part, build_model, model_part
 from dayfly.training.state import Tensors, load_model_tensors
 from dayfly.wire.stores.base import Store, StoreError
 
+# What reads a run is imported where it is asked for: a run that starts shall not wait for it.
 if TYPE_CHECKING:
     from dayfly.runs.evaluating.coordinator import Evaluation
     from dayfly.runs.report.comparison import Comparison
-
-
-# What reads a run is imported where it is asked for: a run that starts shall not wait for it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +294,7 @@ def write_results(
     checkpoint: Checkpoint,
     recorder: Recorder,
     settings: Settings,
+    profiling: Sequence[FunctionUse] | None,
     summary: Result,
 ) -> Result:
     """Writes `bill.json` and `history.json`, and the weights of a run that is done, or at a cap.
@@ -307,6 +306,7 @@ def write_results(
         checkpoint: the last one.
         recorder: knows what was used and moved.
         settings: of the last generation; messages cost nothing here.
+        profiling: what measured the job for this run; None: it did not choose its plan itself.
         summary: how the run ended.
 
     Returns:
@@ -321,6 +321,7 @@ def write_results(
         moved=recorder.moved,
         stored_bytes=recorder.stored_bytes,
         coordinator=recorder.coordinator_used(),
+        profiling=profiling,
     )
     write_json(store, "bill.json", whole_bill.dump())
     with paged(directory, when=checkpoints.stages(checkpoint) > 1):

@@ -200,6 +200,8 @@ def test_a_cap_of_the_store_and_declining_bandwidth_bind() -> None:
     assert step_s(store_bytes_per_s=100e6) > 1.2 * usual
     assert step_s(decline=((2, 1.0), (4, 0.5))) > 1.2 * usual
     assert step_s(decline=((4, 1.0), (8, 0.5))) == pytest.approx(usual)
+    profiled = simulated(configuration(), known=profile(decline=((2, 1.0), (4, 0.5))))
+    assert profiled.step_s[0] == pytest.approx(step_s(decline=((2, 1.0), (4, 0.5))), rel=5e-3)
     # A whole store of half of what four functions can carry is as half of it for each of them.
     assert step_s(store_bytes_per_s=100e6) == pytest.approx(step_s(decline=((4, 0.5),)), rel=1e-3)
 

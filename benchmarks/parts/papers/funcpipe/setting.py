@@ -17,7 +17,7 @@ from functools import cache
 from benchmarks.parts.papers.models import Layer, layers_of, merged, together
 from benchmarks.parts.papers.rows import given, platform, store
 from dayfly.catalogue.platform import FunctionPlatform
-from dayfly.planning.ranks import left_of_bandwidth
+from dayfly.planning.decline import left_of_bandwidth
 
 MIB = 2**20
 BASE_MIB = 300

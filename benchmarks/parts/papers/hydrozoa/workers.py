@@ -5,7 +5,8 @@ vCPUs are the catalogue's. What the paper does not print, and is assumed here:
 
     vCPU        FLOPs a second as of a Lambda function, in the catalogue
     K80         so many FLOPs a second that one of them trains ResNet-34 1.8 times as fast as 16
-                containers without: the paper's own ratio; every other ratio then follows
+                containers without: the paper's own ratio; every other ratio then follows.
+                Beside it stands the catalogue's K80, by its published peaks (`papers.gpus`)
     links       1 Gb/s each way between containers, and between machines; 1 ms
     Lambda      sums at one aggregator (all-reduce), as its text has communication grow with workers
     batch       256 samples a worker, as its table 4 has for ResNet-34
@@ -16,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
+from benchmarks.parts.papers.gpus import Gpu, derived
 from benchmarks.parts.papers.models import BACKWARD, Layer, layers_of, together
 from benchmarks.parts.papers.rows import given, platform, prices, store
 from benchmarks.parts.papers.sums import sum_s
@@ -44,13 +46,21 @@ _LAMBDA_MIB, _CONTAINER_VCPUS = 10240, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A kind of worker. usd_per_hour: of one. stored: its messages go through S3."""
+    """A kind of worker. usd_per_hour: of one. stored: its messages go through S3. gpu: on which it
+    computes, as long as that says; None: flops_per_s says it."""
 
     name: str
     flops_per_s: float
     usd_per_hour: float
     stored: bool = False
     collective: str = "ring"
+    gpu: Gpu | None = None
+
+    def compute_s(self, name: str, samples: float) -> float:
+        """Seconds of a forward and a backward pass of so many samples."""
+        if self.gpu is not None:
+            return self.gpu.step_s(name, samples)
+        return samples * (1 + BACKWARD) * model(name).flops / self.flops_per_s
 
 
 def model(name: str) -> Layer:
@@ -95,6 +105,28 @@ def k80() -> Way:
     )
 
 
+@cache
+def derived_k80() -> Way:
+    """The same, as fast as the catalogue's K80 is by its published peaks."""
+    return replace(k80(), name="H-G, derived", gpu=derived("K80"))
+
+
+@cache
+def vcpu_part() -> float:
+    """Share of their FLOPs a second with which vCPUs give figure 4's ratio to the derived K80."""
+    name, workers = "resnet34", WORKERS[-1]
+    rate = samples_per_s(derived_k80(), name, 1) / _K80_OVER_16
+    way = containers(name)
+    computing_s = way.compute_s(name, BATCH)
+    sum_s = workers * BATCH / samples_per_s(way, name, workers) - computing_s
+    return computing_s / (workers * BATCH / rate - sum_s)
+
+
+def slower(way: Way) -> Way:
+    """The same on vCPUs that compute with this share."""
+    return replace(way, flops_per_s=vcpu_part() * way.flops_per_s)
+
+
 def machines(name: str, row: str) -> Way:
     """The same GPU in a machine."""
     return replace(k80(), name=name, usd_per_hour=3600 * prices(row).usd_for_1_s(0, 0))
@@ -113,7 +145,7 @@ def samples_per_s(
     batch: samples of a worker. link_bytes_per_s: of containers and machines.
     """
     whole = model(name)
-    compute_s = batch * (1 + BACKWARD) * whole.flops / way.flops_per_s
+    compute_s = way.compute_s(name, batch)
     if way.stored:
         rate = given(platform("aws-lambda").uplink_bytes_per_s, "rate of aws-lambda")
         latency_s = given(store("s3").latency_s, "latency of s3")

@@ -30,9 +30,10 @@ from dayfly.planning.configuration import (
     stage_size,
     start_s,
 )
+from dayfly.planning.decline import left_of_bandwidth
 from dayfly.planning.predict import round_of, validation_of
 from dayfly.planning.profile import Profile
-from dayfly.planning.ranks import ChannelModel, left_of_bandwidth
+from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages

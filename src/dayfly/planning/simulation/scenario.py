@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dayfly.errors import RequestError
+from dayfly.planning.decline import check_decline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,8 @@ class Scenario:
         store_bytes_per_s: of all functions together, each way (Alibaba's 10 Gb/s); None: the
             catalogue's, if it has one.
         decline: a function's bandwidth falls with the functions that run at once (FuncPipe section
-            5.4): pairs (functions, part of the bandwidth that is left), linear between.
+            5.4): pairs (functions, part of the bandwidth that is left), linear between; beside what
+            the profile says of it.
 
     Raises:
         RequestError: a scenario that cannot be.
@@ -70,13 +72,10 @@ class Scenario:
                 f"straggler_factor {self.straggler_factor:g} slows stragglers, and there are none: "
                 "give stragglers, too"
             )
-        counts = [functions for functions, _ in self.decline]
-        if counts != sorted(set(counts)) or any(not 0 <= one < math.inf for one in counts):
-            raise RequestError(f"decline {self.decline}: give rising numbers of functions")
-        if any(not 0 < part <= 1 for _, part in self.decline):
-            raise RequestError(
-                f"decline {self.decline}: give the parts that are left, above 0 and at most 1"
-            )
+        try:
+            check_decline(self.decline)
+        except ValueError as error:
+            raise RequestError(f"decline {self.decline}: {error}") from error
 
     def words(self) -> str:
         """What is not as usual, for people; that nothing is, too."""

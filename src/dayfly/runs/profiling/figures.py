@@ -17,8 +17,8 @@ from itertools import pairwise, zip_longest
 from statistics import NormalDist, median
 from typing import Any
 
-from dayfly.planning.fits import fit_affine, fit_transfer
-from dayfly.planning.profile import Affine, Figure, Pass, SizeProfile, Transfer
+from dayfly.planning.fits import fit_affine, fit_fasdl, fit_transfer
+from dayfly.planning.profile import Affine, Figure, Fit, Pass, SizeProfile, Transfer
 from dayfly.runs.profiling.between_stages import PASSED_BYTES
 from dayfly.runs.profiling.measurements import Json, Measured
 from dayfly.runs.profiling.neighbours import Slot
@@ -85,6 +85,17 @@ def step_points(profile: SizeProfile, trained_bytes: int) -> list[tuple[float, f
     """Seconds of a step of one worker, by samples: for FasDL's fit."""
     fixed = profile.apply(trained_bytes) + profile.step_s.value
     return [(p.samples, p.compute_s + p.data.value + fixed) for p in profile.passes]
+
+
+def fit_of(sizes: Sequence[SizeProfile], trained_bytes: int) -> Fit | None:
+    """FasDL's fit of the steps of one worker; sizes whose memory is not limited do not count."""
+    points = [
+        (samples, float(size.memory_mib), seconds)
+        for size in sizes
+        if size.memory_mib is not None
+        for samples, seconds in step_points(size, trained_bytes)
+    ]
+    return fit_fasdl(points)
 
 
 def _line(points: Any) -> Affine:

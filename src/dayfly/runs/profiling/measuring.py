@@ -27,7 +27,6 @@ from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
 from dayfly.life.platforms.base import Ended
 from dayfly.life.platforms.cgroups import cpu_quota_us
-from dayfly.planning.fits import fit_fasdl
 from dayfly.planning.function_kinds import memory_label
 from dayfly.planning.gpus import profiled_gpu, sharing
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
@@ -40,9 +39,9 @@ from dayfly.runs.plans import JobSpec
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, from_catalogue, life, neighbours
 from dayfly.runs.profiling.again import Effort, measured_again
-from dayfly.runs.profiling.figures import pass_spread, size_profile, step_points, store_of
+from dayfly.runs.profiling.figures import fit_of, pass_spread, size_profile, store_of
 from dayfly.runs.profiling.measurements import Measured
-from dayfly.runs.profiling.neighbours import TooSmall, beside, call, invocation
+from dayfly.runs.profiling.neighbours import Functions, TooSmall, invocation
 from dayfly.runs.profiling.watch import MachineWatch
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
@@ -82,11 +81,13 @@ def profile(
     repeat: int = 1,
     told: Callable[[str], None] = lambda text: None,
     note: Callable[[str], None] = lambda text: None,
+    heard: Callable[[Ended], None] = lambda ended: None,
 ) -> Profile:
     """Measure a job by functions of each memory size; none: that of the settings.
 
     gpu: this machine's type. quick: less often. repeat: times as often. told: what is measured.
-    note: what is to be known. Raises RequestError for what cannot be, RunFailed if functions fail.
+    note: what is to be known. heard: told of each function that ended.
+    Raises RequestError for what cannot be, RunFailed if functions fail.
     """
     began, effort = time.monotonic(), Effort.of(quick=quick, repeat=repeat)
     sizes: Sequence[int | None] = sorted(set(memory_mib)) or [settings.memory_mib]
@@ -98,7 +99,7 @@ def profile(
         StopSignals() as signals,
         Workplace.open(None, preloads.PROFILE, signals, variables(made), settings) as workplace,
     ):
-        bench = _Bench(job, each[0], workplace, name, code, effort)
+        bench = _Bench(job, each[0], workplace, name, code, effort, heard)
         found: list[SizeProfile] = []
         measures: list[Callable[[], SizeProfile]] = []
         failed: list[str] = []
@@ -126,12 +127,6 @@ def profile(
         LayerBytes(**{**layer, "tensors": tuple(layer["tensors"])}) for layer in facts["layers"]
     )
     trained = sum(layer.trained for layer in layers)
-    points = [
-        (samples, float(size.memory_mib), seconds)
-        for size in found
-        if size.memory_mib is not None
-        for samples, seconds in step_points(size, trained)
-    ]
     return Profile(
         job=name,
         platform=settings.platform,
@@ -144,7 +139,7 @@ def profile(
         state_per_trained_byte=facts["state_bytes"] / max(1, trained),
         layers=layers,
         sizes=tuple(found),
-        fit=fit_fasdl(points),
+        fit=fit_of(found, trained),
         how="measured",
         took_s=time.monotonic() - began,
         flops=from_catalogue.counted_flops(job, len(layers)),
@@ -167,7 +162,9 @@ class _Bench:
         name: str,
         code: Path | None,
         effort: Effort,
+        heard: Callable[[Ended], None],
     ) -> None:
+        self._functions = Functions(workplace.platform, heard)
         self._workplace, self._job, self._effort = workplace, job, effort
         self._store = store = FileStore(workplace.directory)
         self._run = new_run_id(name)
@@ -245,9 +242,8 @@ class _Bench:
 
     def _idle(self, spec: FunctionSpec, channel: Channel) -> list[Ended]:
         """Functions that do nothing, one after another."""
-        platform = self._workplace.platform
         return [
-            call(platform, [invocation(f"idle-{number}", _NOTHING, {}, spec)], channel)[0]
+            self._functions.call([invocation(f"idle-{number}", _NOTHING, {}, spec)], channel)[0]
             for number in range(self._effort.idle)
         ]
 
@@ -259,7 +255,6 @@ class _Bench:
         note: Callable[[str], None],
     ) -> tuple[Ended, Mapping[str, Any], tuple[int, ...]]:
         """The worker; in as many pieces as its memory wants."""
-        platform = self._workplace.platform
         pieces = settings.micro_batches or self._job.accumulate
         whole = min(self._job.batch_size, self._samples)
         for more in (1, 2, 4, _MOST_PIECES):
@@ -279,8 +274,8 @@ class _Bench:
             payload = {"task": task.dump(), "request": asdict(request)}
             try:
                 watched = invocation("profiled", _LIFE, payload, resources.spec)
-                with beside(platform, self._store, task, request, resources.spec):
-                    (ended,) = call(platform, [watched], channel)
+                with self._functions.beside(self._store, task, request, resources.spec):
+                    (ended,) = self._functions.call([watched], channel)
             except TooSmall:
                 if more == _MOST_PIECES or most == 1:
                     raise
@@ -327,7 +322,7 @@ class _Bench:
                     for rank in range(2)
                 ]
                 try:
-                    call(self._workplace.platform, calls, channel)
+                    self._functions.call(calls, channel)
                 except TooSmall:
                     if sizes is not known:
                         raise

@@ -8,15 +8,14 @@ Slots follow from the machine's clock, so nobody has to announce them. The measu
 out first how long each takes. Neighbours wait until it has told the slots, and end once it takes
 them back.
 
-`call` and `beside` are the coordinator's side: they invoke functions that measure, and neighbours.
-No function outlives its use.
+`Functions` is the coordinator's side: it invokes functions that measure, and neighbours.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -176,61 +175,79 @@ def invocation(
     return Invocation(function=function, attempt=0, handler=handler, payload=payload, spec=spec)
 
 
-def call(platform: Platform, calls: Sequence[Invocation], channel: Channel) -> list[Ended]:
-    """Invoke functions, wait for all of these, and throw away what they report.
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """Functions that measure, on a platform. No function outlives its use.
 
-    Raises TooSmall or RunFailed if a function, also another one, ends in another way than it is to.
+    Args:
+        platform: where they run.
+        heard: told of every function that ends, however it does: each is billed.
     """
-    ended: dict[str, Ended] = {}
-    try:
-        for one in calls:
-            platform.invoke(one)
-        while not all(one.function in ended for one in calls):
-            for over in platform.wait(_WAIT_S):
-                _check(over)
-                ended[over.invocation.function] = over
-            for _ in read_reports(channel):
-                pass
-    finally:
-        _end(platform, calls)
-    return [ended[one.function] for one in calls]
 
+    platform: Platform
+    heard: Callable[[Ended], None]
 
-@contextmanager
-def beside(
-    platform: Platform, store: Store, task: Task, request: TimingRequest, spec: FunctionSpec
-) -> Iterator[None]:
-    """While it is open, neighbours are there, and compute when the watched function says so.
+    def call(self, calls: Sequence[Invocation], channel: Channel) -> list[Ended]:
+        """Invoke functions, wait for all of these, and throw away what they report.
 
-    Raises TooSmall if one of them has not enough memory.
-    """
-    name = request.name
-    payload = {"task": task.dump(), "samples": request.each, "name": name}
-    calls = [
-        invocation(f"neighbour-{n}", _NEIGHBOUR, {**payload, "number": n}, spec)
-        for n in range(request.neighbours)
-    ]
-    marks = [ready(name, n) for n in range(request.neighbours)]
-    try:
-        for one in calls:
-            platform.invoke(one)
-        while any(store.stat(mark) is None for mark in marks):
-            for over in platform.wait(_WAIT_S):
-                _check(over)
-        yield
-    finally:
-        _end(platform, calls)
-        end(store, name)
-        store.delete(marks)
+        Raises TooSmall or RunFailed if a function, also another one, ends in another way than it is
+        to.
+        """
+        ended: dict[str, Ended] = {}
+        try:
+            for one in calls:
+                self.platform.invoke(one)
+            while not all(one.function in ended for one in calls):
+                for over in self._over():
+                    _check(over)
+                    ended[over.invocation.function] = over
+                for _ in read_reports(channel):
+                    pass
+        finally:
+            self._end(calls)
+        return [ended[one.function] for one in calls]
 
+    @contextmanager
+    def beside(
+        self, store: Store, task: Task, request: TimingRequest, spec: FunctionSpec
+    ) -> Iterator[None]:
+        """While it is open, neighbours are there, and compute when the watched function says so.
 
-def _end(platform: Platform, calls: Sequence[Invocation]) -> None:
-    """Kill those functions that have not ended, and wait for that."""
-    names = {one.function for one in calls}
-    for name in names:
-        platform.cancel(name)
-    while names & set(platform.running()):
-        platform.wait(_WAIT_S)
+        Raises TooSmall if one of them has not enough memory.
+        """
+        name = request.name
+        payload = {"task": task.dump(), "samples": request.each, "name": name}
+        calls = [
+            invocation(f"neighbour-{n}", _NEIGHBOUR, {**payload, "number": n}, spec)
+            for n in range(request.neighbours)
+        ]
+        marks = [ready(name, n) for n in range(request.neighbours)]
+        try:
+            for one in calls:
+                self.platform.invoke(one)
+            while any(store.stat(mark) is None for mark in marks):
+                for over in self._over():
+                    _check(over)
+            yield
+        finally:
+            self._end(calls)
+            end(store, name)
+            store.delete(marks)
+
+    def _over(self) -> Sequence[Ended]:
+        """Those that have ended since, after a short wait at most."""
+        ended = self.platform.wait(_WAIT_S)
+        for one in ended:
+            self.heard(one)
+        return ended
+
+    def _end(self, calls: Sequence[Invocation]) -> None:
+        """Kill those functions that have not ended, and wait for that."""
+        names = {one.function for one in calls}
+        for name in names:
+            self.platform.cancel(name)
+        while names & set(self.platform.running()):
+            self._over()
 
 
 def _check(ended: Ended) -> None:

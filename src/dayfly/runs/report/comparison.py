@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from dayfly.catalogue.metering import PROFILING
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.runs.directory import PLAN
 from dayfly.runs.events import Events, coordinator_events, worker_events
@@ -70,6 +71,8 @@ class Comparison:
         result = record.result or Result(run_id=record.run_id, status=record.status)
         said = plan.prediction
         foreseen = {} if said is None else _foreseen(said)
+        # No plan foresees what measuring the job cost: that came before it.
+        profiling_usd = (bill or {}).get("by_kind", {}).get(PROFILING, 0.0)
         parts = step_parts(rank_0)
         spent = phases(Events(coordinator=tuple(coordinator), workers={0: tuple(rank_0)}))
         stepped = spent.training_s > 0
@@ -81,7 +84,7 @@ class Comparison:
                 ),
                 Compared("train_s", foreseen.get("train_s"), spent.training_s if stepped else None),
                 Compared("total_s", foreseen.get("total_s"), lived_s(coordinator)),
-                Compared("cost_usd", foreseen.get("cost_usd"), result.cost_usd),
+                Compared("cost_usd", foreseen.get("cost_usd"), result.cost_usd - profiling_usd),
                 *_memory(said, record.settings, coordinator),
             ),
             kinds=_by_kind(said, bill),
@@ -92,7 +95,10 @@ class Comparison:
             parts=tuple(
                 Compared(f"{name}_s", foreseen.get(f"{name}_s"), parts.get(name)) for name in PARTS
             ),
-            differences=tuple(_differences(planned, plan, record, coordinator)),
+            differences=(
+                *_differences(planned, plan, record, coordinator),
+                *([f"measuring the job, ${profiling_usd:.6f}"] if profiling_usd else ()),
+            ),
             unpredicted=planned.unpredicted,
         )
 
@@ -287,6 +293,7 @@ def _words(compared: Comparison) -> str:
 _NOTE = (
     "Error: how much more was predicted than measured. The step is rank 0&#x27;s median. Start-up "
     "and total time count from the first invocation; total time is that in which functions lived. "
+    "The cost is without that of measuring the job. "
     "Of a step, each moment counts once: for computing; else "
     "for overhead, which is applying the sum and what no span tells of; else for transfers; else "
     "for waiting (sync). Measured parts are medians of their own, and need not add up."

@@ -49,6 +49,8 @@ def bill(tree: Json | None) -> str:
     ]
     would = tree.get("coordinator_usd")
     own = [f"the coordinator would have cost {usd(would)} more, as a function"] if would else []
+    if (measured_s := tree.get("profiling_s")) is not None:
+        own.append(f"profiling: functions measured the job for this run for {shown(measured_s)} s")
     for note in (*own, *tree.get("overridden", ()), *tree.get("notes", ())):
         parts.append(f'<p class="note">{text(note)}</p>')
     invocations = tree.get("invocations", ())
