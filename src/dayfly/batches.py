@@ -91,7 +91,10 @@ class Batches:
 class Rounds:
     """How an epoch's steps form rounds, after each of which replicas are equal.
 
-    k: steps of a round; None: an epoch is one. An epoch's last round may be shorter.
+    An epoch's last round may be shorter.
+
+    Attributes:
+        k: steps of a round; None: an epoch is one.
     """
 
     epochs: Batches

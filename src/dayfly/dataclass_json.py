@@ -57,7 +57,11 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Of numbers: least (above: and not that itself) to most. null: what null stands for."""
+    """Of numbers: least (above: and not that itself) to most.
+
+    Attributes:
+        null: what null stands for.
+    """
 
     least: float = -math.inf
     most: float = math.inf

@@ -88,7 +88,8 @@ class NoRoom(WireError):
 class WaitTimeout(WireError):
     """Nothing arrived within the stated time; the message names what was waited for.
 
-    source: the rank from which it would have come, if it was one's.
+    Attributes:
+        source: the rank from which it would have come, if it was one's.
     """
 
     source: int | None = None

@@ -204,8 +204,11 @@ class FunctionPlatform:
     ) -> None:
         """Raise RequestError, with the limit, for what cannot be had on this platform.
 
-        payload_bytes: of one invocation, which is asynchronous or waits for its result. gpu_share:
-        of one GPU. What the catalogue has no limit for, or is None here, is not checked.
+        What the catalogue has no limit for, or is None here, is not checked.
+
+        Args:
+            payload_bytes: of one invocation, which is asynchronous or waits for its result.
+            gpu_share: of one GPU.
         """
         if gpu_share is not None:
             self._check_gpu(gpu_share)

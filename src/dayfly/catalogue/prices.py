@@ -87,8 +87,11 @@ class FunctionPrices:
     ) -> Self | None:
         """The price list of a platform; None if no figure prices its time.
 
-        gpus, gpu_memory_mib: what each function has. Raises RequestError if two figures price the
-        same thing, or compute units have no price.
+        Args:
+            gpus, gpu_memory_mib: what each function has.
+
+        Raises:
+            RequestError: if two figures price the same thing, or compute units have no price.
         """
         f = figures
         cu_usd = f.usd_per_cu

@@ -48,9 +48,13 @@ def plan(
     *,
     as_json: bool,
 ) -> None:
-    """Choose, and show it. flags: of the command, by their names with underscores.
+    """Choose, and show it.
 
-    Raises RequestError for what is wrong, and with the nearest plan if there is none as asked for.
+    Args:
+        flags: of the command, by their names with underscores.
+
+    Raises:
+        RequestError: for what is wrong, and with the nearest plan if there is none as asked for.
     """
     asked = asked_of(flags)
     if plot is not None:

@@ -107,7 +107,8 @@ def conclude(action: Callable[[], Run | ScriptRun], *, as_json: bool) -> int:
 def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
     """Does what only prints; returns the exit code, and says what was wrong with the request.
 
-    as_json: as an object on standard output, too.
+    Args:
+        as_json: as an object on standard output, too.
     """
     failure = attempt(action)
     if failure is None:

@@ -67,11 +67,17 @@ def predict(
 ) -> None:
     """Print predictions: of one configuration all that is known, of several a row each.
 
-    given: settings. several: values of settings, each with each of the others. of_the_job: in place
-    of what the profile says. gpu: as of `GpuRequest.parse`. prices, store: names in the catalogue;
-    without a store it is the one that the profile names as its channel, if it does and has prices.
-    output: where the plan goes. Raises RequestError for what the profile does not have, or a plan
-    of several.
+    Args:
+        given: settings.
+        several: values of settings, each with each of the others.
+        of_the_job: in place of what the profile says.
+        gpu: as of `GpuRequest.parse`.
+        prices, store: names in the catalogue; without a store it is the one that the profile names
+            as its channel, if it does and has prices.
+        output: where the plan goes.
+
+    Raises:
+        RequestError: for what the profile does not have, or a plan of several.
     """
     profile = read_profile(file)
     if gpu is not None:

@@ -49,8 +49,9 @@ def measure(
 ) -> int:
     """Measure, write and show; returns the exit code.
 
-    asked: what the flags say of functions. catalogued: all flags; with --from-catalogue nothing is
-    measured, but looked up.
+    Args:
+        asked: what the flags say of functions.
+        catalogued: all flags; with --from-catalogue nothing is measured, but looked up.
     """
 
     def action() -> Profile:
@@ -296,11 +297,16 @@ def profile_from_catalogue(
 ) -> Profile:
     """The job's profile on the platform and over the store that the flags name.
 
-    name: the job's. flags: by their names with underscores; None: not given. platform, store:
-    names of the catalogue. cpu: vCPUs. uplink, downlink: MB/s. latency: ms. cold_start: s.
-    flops_per_vcpu: GFLOP/s. base_memory: MiB, measured if it is not given. threads, beta: as
-    `Assumed`. own: the user's own catalogue. gpu: that the platform is to have. Raises
-    RequestError for what is missing, not known, or cannot be.
+    Args:
+        name: the job's.
+        flags: by their names with underscores; None: not given. platform, store: names of the
+            catalogue. cpu: vCPUs. uplink, downlink: MB/s. latency: ms. cold_start: s.
+            flops_per_vcpu: GFLOP/s. base_memory: MiB, measured if it is not given. threads, beta:
+            as `Assumed`. own: the user's own catalogue.
+        gpu: that the platform is to have.
+
+    Raises:
+        RequestError: for what is missing, not known, or cannot be.
     """
     for flag, example in (("platform", "aws-lambda"), ("store", "s3")):
         if flags.get(flag) is None:

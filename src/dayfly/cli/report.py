@@ -35,11 +35,16 @@ def report(
 
     Of a run in stages, which one is the slowest, too.
 
-    output: the page's file; None: in the run's directory, by other prices than the run's beside the
-    run's own page. prices, store: what both bill by; None: the run's own. given: a catalogue of the
-    user's; None: the run's, or the usual one. browse: show the page in a browser. Raises
-    RequestError if the directory holds no run, the catalogue lacks what is asked for, the page
-    cannot be written, or there is no browser.
+    Args:
+        output: the page's file; None: in the run's directory, by other prices than the run's beside
+            the run's own page.
+        prices, store: what both bill by; None: the run's own.
+        given: a catalogue of the user's; None: the run's, or the usual one.
+        browse: show the page in a browser.
+
+    Raises:
+        RequestError: if the directory holds no run, the catalogue lacks what is asked for, the page
+            cannot be written, or there is no browser.
     """
     run = RunFiles.read(directory)
     recorded = run.record.settings.catalogue

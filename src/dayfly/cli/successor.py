@@ -39,7 +39,12 @@ class Successor:
 
     @classmethod
     def here(cls, command: str, flags: Sequence[str]) -> Successor:
-        """Returns this program, anew. command: such as `train`. flags: beside the run."""
+        """Returns this program, anew.
+
+        Args:
+            command: such as `train`.
+            flags: beside the run.
+        """
         return cls((sys.executable, "-m", "dayfly", command, "--resume", RUN, *flags))
 
     @classmethod

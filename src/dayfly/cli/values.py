@@ -15,9 +15,12 @@ _UNIT_S = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def numbers(flag: str, text: str, such_as: str) -> tuple[int, ...]:
-    """From `4,9`. such_as: an example of the flag's value.
+    """From `4,9`.
 
     Raises RequestError, naming the flag, for what is no list of whole numbers.
+
+    Args:
+        such_as: an example of the flag's value.
     """
     try:
         return tuple(int(number) for number in text.split(","))

@@ -24,7 +24,11 @@ def pyarrow(module: str) -> Any:
 
 
 def batch_of(table: Table, record: Any, first: int) -> Batch:
-    """A record batch of Arrow as a batch of a table. first: the place of its first row."""
+    """A record batch of Arrow as a batch of a table.
+
+    Args:
+        first: the place of its first row.
+    """
     columns, missing = {}, {}
     for name, column in zip(record.schema.names, record.columns, strict=True):
         columns[name], missing[name] = _values(table, name, column, first)

@@ -113,7 +113,8 @@ def _checked(path: Path) -> tuple[int, int, int]:
 def checked(name: str, file: BinaryIO) -> tuple[int, int, int]:
     """Bytes, height and width of an image. Raises RequestError for one that is damaged.
 
-    name: for the error.
+    Args:
+        name: for the error.
     """
     pil = pillow()
     try:
@@ -136,7 +137,8 @@ def checked(name: str, file: BinaryIO) -> tuple[int, int, int]:
 def image_form(size: tuple[int, int] | None, mode: str, sizes: Collection[tuple[int, int]]) -> Form:
     """The form of images of these heights and widths. Raises RequestError for wrong options.
 
-    size: to which they are scaled; None: they stay.
+    Args:
+        size: to which they are scaled; None: they stay.
     """
     if mode not in CHANNELS:
         raise RequestError(f"mode={mode!r}: give one of {', '.join(CHANNELS)}")

@@ -34,7 +34,11 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[Iterable[str]], most: int) -> Vocabulary:
-        """Counts the words of texts. most: words, the special ones among them."""
+        """Counts the words of texts.
+
+        Args:
+            most: words, the special ones among them.
+        """
         counts = Counter(word for text in texts for word in text)
         for one in SPECIAL:
             counts.pop(one, None)

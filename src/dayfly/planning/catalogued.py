@@ -45,7 +45,8 @@ BACKWARD = 2.0
 class JobFacts:
     """What a profile has of the job itself; the names are `Profile`'s.
 
-    flops: of each layer's forward pass, for so many samples.
+    Attributes:
+        flops: of each layer's forward pass, for so many samples.
     """
 
     job: str
@@ -79,10 +80,14 @@ class JobFacts:
 class Assumed:
     """What is said in place of the catalogue's rows, where it has none or others are meant.
 
-    vcpu_flops_per_s, vcpus, latency_s, up_bytes_per_s, down_bytes_per_s, cold_start_s: of every
-    memory size; None: the catalogue's. threads: the most vCPUs that a worker computes with; None:
-    all that it has. base_mib: memory of a worker without a model, which no row can give. beta:
-    FuncPipe's. Raises RequestError for what cannot be.
+    Raises RequestError for what cannot be.
+
+    Attributes:
+        vcpu_flops_per_s, vcpus, latency_s, up_bytes_per_s, down_bytes_per_s, cold_start_s: of every
+            memory size; None: the catalogue's.
+        threads: the most vCPUs that a worker computes with; None: all that it has.
+        base_mib: memory of a worker without a model, which no row can give.
+        beta: FuncPipe's.
     """
 
     base_mib: float
@@ -130,12 +135,14 @@ def profile_of(
 ) -> Profile:
     """A profile for functions of these memory sizes, on the platform's GPU if it has one.
 
-    every_kind: where vCPUs are sold apart from memory, with each number that it can be had with,
-    and with each share of a GPU; else with the fewest, and a whole one. gpu_share: that one alone.
-
     Its start-up time has the cold start, so a configuration should not add another. Raises
     RequestError for sizes that the platform has not, and for what neither catalogue nor `assumed`
     knows.
+
+    Args:
+        every_kind: where vCPUs are sold apart from memory, with each number that it can be had
+            with, and with each share of a GPU; else with the fewest, and a whole one.
+        gpu_share: that one alone.
     """
     if not memory_mib:
         raise RequestError(f"no memory size of {platform.name} to make a profile for: give one")
@@ -285,9 +292,13 @@ def _fit(
 def over_store(profile: Profile, platform: FunctionPlatform, store: StoreFacts) -> Profile:
     """The same job and functions over another store, by the catalogue's rows of it.
 
-    platform: the profile's; what its functions carry is what its rows say, and the profile where
-    they say nothing. Raises RequestError for a profile that was not made from the catalogue, as
-    what was measured holds for its own channel alone, and for a store without latency.
+    Args:
+        platform: the profile's; what its functions carry is what its rows say, and the profile
+            where they say nothing.
+
+    Raises:
+        RequestError: for a profile that was not made from the catalogue, as what was measured holds
+            for its own channel alone, and for a store without latency.
     """
     if profile.how != "catalogue":
         raise RequestError(

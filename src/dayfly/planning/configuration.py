@@ -26,17 +26,28 @@ CHECKPOINT_EVERY_S = 60.0
 class Configuration:
     """How many functions, of which memory, doing what.
 
-    workers: of all stages. memory_mib: of each stage's functions, one entry if the model is not
-    cut; None: not limited. vcpus: of each function, where a memory can be had with several numbers;
-    None: the fewest. gpu_share: of each function; None: no GPU. cut: numbers of the layers that
-    begin a stage, but for the first. replicas: of each stage, `workers` if it is not cut.
-    micro_batches: of a replica. schedule: fill-drain or 1f1b. sync: the protocol. k: steps of a
-    round, if its rounds have several; None: an epoch's.
-    collective: a name of `wire.collectives`. aggregators: of k-reduce. compress: as `--compress`.
-    virtual_workers: leaves of a batch; None: as many as workers.
-    batch_size: samples of a step, all workers'. epochs: of the run. validate_every: epochs.
-    lifetime_s: of a function. cold_start_s: added to each start. checkpoint_every_s: as
-    `--checkpoint-every`. clips: whether the job clips gradients.
+    Attributes:
+        workers: of all stages.
+        memory_mib: of each stage's functions, one entry if the model is not cut; None: not limited.
+        vcpus: of each function, where a memory can be had with several numbers; None: the fewest.
+        gpu_share: of each function; None: no GPU.
+        cut: numbers of the layers that begin a stage, but for the first.
+        replicas: of each stage, `workers` if it is not cut.
+        micro_batches: of a replica.
+        schedule: fill-drain or 1f1b.
+        sync: the protocol.
+        k: steps of a round, if its rounds have several; None: an epoch's.
+        collective: a name of `wire.collectives`.
+        aggregators: of k-reduce.
+        compress: as `--compress`.
+        virtual_workers: leaves of a batch; None: as many as workers.
+        batch_size: samples of a step, all workers'.
+        epochs: of the run.
+        validate_every: epochs.
+        lifetime_s: of a function.
+        cold_start_s: added to each start.
+        checkpoint_every_s: as `--checkpoint-every`.
+        clips: whether the job clips gradients.
     """
 
     workers: int
@@ -107,10 +118,13 @@ class Flat:
 def flat(
     layers: Sequence[LayerBytes], *, tail: int, apart: bool = False, listed: bool = True
 ) -> Flat:
-    """Of these layers: a model, or a stage. tail: elements at the end. apart: as for `FlatBuffer`.
+    """Of these layers: a model, or a stage.
 
-    listed: layers are single ones, whose gradients come together; those of a whole model come as
-    its backward pass goes through it.
+    Args:
+        tail: elements at the end.
+        apart: as for `FlatBuffer`.
+        listed: layers are single ones, whose gradients come together; those of a whole model come
+            as its backward pass goes through it.
     """
     return _flat(tuple(layers), tail, apart, listed)
 

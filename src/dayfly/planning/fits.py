@@ -29,8 +29,13 @@ def fit_affine(
 ) -> Affine:
     """fixed + each * n through points (n, value); of one n, all is taken to grow with it.
 
-    weights: how much the square of each point's relative error counts; None: all as much. Points of
-    value 0 count nothing. Raises ValueError without points.
+    Points of value 0 count nothing.
+
+    Args:
+        weights: how much the square of each point's relative error counts; None: all as much.
+
+    Raises:
+        ValueError: without points.
     """
     found = list(points)
     if not found:

@@ -47,8 +47,11 @@ BY_MEMORY = FunctionKind()
 class ProfiledGpu:
     """The GPU that a profile's functions have a share of.
 
-    type: its name. memory_mib: of a whole one. derived: whether times on it follow from published
-    figures (`planning.gpus`); else they were measured on one.
+    Attributes:
+        type: its name.
+        memory_mib: of a whole one.
+        derived: whether times on it follow from published figures (`planning.gpus`); else they were
+            measured on one.
     """
 
     type: Annotated[str, Matches(".+", "the type of a GPU, such as T4")]

@@ -79,8 +79,10 @@ def interpolated(size: SizeProfile, samples: int) -> SizeProfile:
 def slowdown(crowd: float, crowd_cores: float, others_cores: float) -> float:
     """By how much computing takes longer while others compute on so many cores.
 
-    crowd: measured beside neighbours on `crowd_cores`; 0: it was not measured. In between it grows
-    evenly; more cores than were measured are taken to cost no more.
+    In between it grows evenly; more cores than were measured are taken to cost no more.
+
+    Args:
+        crowd: measured beside neighbours on `crowd_cores`; 0: it was not measured.
     """
     if crowd_cores <= 0:
         return 1.0
@@ -108,7 +110,8 @@ def declined(
 ) -> SizeProfile:
     """Functions of this size while so many run, each with the part of its bandwidth that is left.
 
-    decline: as `left_of_bandwidth` has it.
+    Args:
+        decline: as `left_of_bandwidth` has it.
     """
     part = left_of_bandwidth(decline, functions)
     if part == 1:
@@ -141,7 +144,8 @@ def speed_places(workers: int) -> tuple[int, ...]:
 def factor(jitter: float, place: int, workers: int, passes: int) -> float:
     """What passes take of the worker at this place of so many, over the average worker's.
 
-    passes: that each computes before it waits for the others.
+    Args:
+        passes: that each computes before it waits for the others.
     """
     if not jitter or workers == 1:
         return 1.0

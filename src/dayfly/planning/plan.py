@@ -165,10 +165,13 @@ class Plan:
 
     @classmethod
     def load(cls, tree: Any, place: str = "plan") -> Self:
-        """From what `dump` gave, or a person wrote. place: what it is, in errors.
+        """From what `dump` gave, or a person wrote.
 
         Raises RequestError, which names the place, for what is missing, not known, or of a wrong
         kind or sign. Names of settings are checked where they are used.
+
+        Args:
+            place: what it is, in errors.
         """
         rest = json_files.versioned(
             tree, "version", VERSION, place, remedy="make it anew with dayfly predict"

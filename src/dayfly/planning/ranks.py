@@ -48,10 +48,12 @@ from dayfly.wire.streams import Direction, Rank, Shared, Stream
 class ChannelModel:
     """What a run's workers talk through.
 
-    immediate: whether a transfer is work of the processor alone. in_flight, chunk_bytes: as the
-    channel's `Abilities`. zero_copy: whether contributions are added where they lie, all at the
-    end.
-    shared: what all workers have together. store: whose prices requests have; None: they are free.
+    Attributes:
+        immediate: whether a transfer is work of the processor alone.
+        in_flight, chunk_bytes: as the channel's `Abilities`.
+        zero_copy: whether contributions are added where they lie, all at the end.
+        shared: what all workers have together.
+        store: whose prices requests have; None: they are free.
     """
 
     kind: ChannelKind
@@ -144,8 +146,11 @@ def _store(name: str) -> StoreFacts | None:
 
 
 def in_flight(kind: ChannelKind, *, limited: bool) -> int:
-    """Requests at once, each way. limited: whether the way to the channel has rates of its own, as
-    in `ShapedChannel`."""
+    """Requests at once, each way.
+
+    Args:
+        limited: whether the way to the channel has rates of its own, as in `ShapedChannel`.
+    """
     return IN_FLIGHT if kind.immediate and limited else kind.abilities.in_flight
 
 
@@ -237,7 +242,11 @@ def limited(size: SizeProfile, means: ChannelModel, rank: int, streams: Sequence
 
 def server(size: SizeProfile, means: ChannelModel, members: int, worker: Sequence[Stream]) -> Rank:
     """The parameter server of these workers: a process of its own, which is not limited. It takes
-    what comes, adds it up and serves it. worker: streams of one of them."""
+    what comes, adds it up and serves it.
+
+    Args:
+        worker: streams of one of them.
+    """
     streams = []
     for one in worker:
         if one.name is None:
@@ -284,8 +293,10 @@ def all_reduce(
 ) -> Stream:
     """One all-reduce of a buffer of `length` elements, as an engine runs it.
 
-    begin_s: CPU seconds that it takes beside its messages; of one member nothing, as nothing is
-    sent. virtual_workers: leaves of a batch, along whose tree it sums; None: it does not.
+    Args:
+        begin_s: CPU seconds that it takes beside its messages; of one member nothing, as nothing is
+            sent.
+        virtual_workers: leaves of a batch, along whose tree it sums; None: it does not.
     """
     chunk = max(1, means.chunk_bytes // itemsize)
     plan = _planned(algorithm, aggregators, member, members, length, chunk, virtual_workers)

@@ -172,7 +172,11 @@ class _Stage:
         self._flat = flat(self._layers, tail=0)
 
     def step(self, step: int, batch: int, first: int) -> list[Stream]:
-        """Streams of a step. first: the number of the first of them."""
+        """Streams of a step.
+
+        Args:
+            first: the number of the first of them.
+        """
         c, size, flat_ = self._c, self.size, self._flat
         micros = micro_batches(batch, self._place.replica, c.replicas, c.micro_batches)
         before = ((first - 1, None),) if first else ()

@@ -104,7 +104,12 @@ _TRANSFERS = (Kind.PUT, Kind.GET, Kind.FETCH)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Of rank 0. step_s: of one. breakdown: as `Prediction`'s, of one."""
+    """Of rank 0.
+
+    Attributes:
+        step_s: of one.
+        breakdown: as `Prediction`'s, of one.
+    """
 
     step_s: float
     breakdown: Mapping[str, float]
@@ -145,7 +150,8 @@ def steps_of(
 ) -> Steps:
     """Returns the steps of a rank whose streams have these moments; see `timed`.
 
-    until_s: when the last step ends, at least.
+    Args:
+        until_s: when the last step ends, at least.
     """
     each = len(streams) // count
     ends = [0.0]

@@ -219,8 +219,12 @@ def by_plan(
 ) -> tuple[Job, Settings]:
     """What runs by a plan: the job with the plan's epochs, and the plan's settings.
 
-    place: the plan's file, in errors. of_the_job, given: of job and settings, what goes before the
-    plan's; None: not given. Raises RequestError for a plan of other batches, and as settings do.
+    Args:
+        place: the plan's file, in errors.
+        of_the_job, given: of job and settings, what goes before the plan's; None: not given.
+
+    Raises:
+        RequestError: for a plan of other batches, and as settings do.
     """
     known = {name: value for name, value in given.items() if value is not None}
     settings = settings_of(plan, place, **known)

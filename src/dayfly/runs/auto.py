@@ -55,8 +55,13 @@ _BOUNDS = ("workers", "memory_mib")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoPlan:
-    """What was found. profile: where it is kept. measured_s: seconds of measuring it now; None: it
-    was at hand. used: by the functions that measured it now."""
+    """What was found.
+
+    Attributes:
+        profile: where it is kept.
+        measured_s: seconds of measuring it now; None: it was at hand.
+        used: by the functions that measured it now.
+    """
 
     choice: Choice
     profile: Path

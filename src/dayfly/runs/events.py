@@ -91,12 +91,20 @@ def is_cut(line: bytes) -> bool:
 
 
 def coordinator_events(directory: Path) -> tuple[Event, ...]:
-    """The coordinator's records. directory: `events/`."""
+    """The coordinator's records.
+
+    Args:
+        directory: `events/`.
+    """
     return read(directory / COORDINATOR, event_of)[0]
 
 
 def worker_events(directory: Path, rank: int) -> tuple[Told, ...]:
-    """A worker's records. directory: `events/`."""
+    """A worker's records.
+
+    Args:
+        directory: `events/`.
+    """
     return read(directory / f"worker-{rank}.jsonl", told_of)[0]
 
 
@@ -113,13 +121,21 @@ def told_events(file: Path, kinds: Sequence[str]) -> Iterator[Told]:
 
 
 def worker_files(directory: Path) -> dict[int, Path]:
-    """The workers' event files, by rank. directory: `events/`."""
+    """The workers' event files, by rank.
+
+    Args:
+        directory: `events/`.
+    """
     named = {file: _WORKER.fullmatch(file.name) for file in directory.glob("worker-*.jsonl")}
     return dict(sorted((int(name.group(1)), file) for file, name in named.items() if name))
 
 
 def coordinator_life(number: int, seconds: float, peak_mib: float | None) -> MeteredInvocation:
-    """What one life of the coordinator took. peak_mib: None: of nobody knows how much memory."""
+    """What one life of the coordinator took.
+
+    Args:
+        peak_mib: None: of nobody knows how much memory.
+    """
     return MeteredInvocation(
         function="coordinator",
         attempt=number,
@@ -132,9 +148,12 @@ def coordinator_life(number: int, seconds: float, peak_mib: float | None) -> Met
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """All records of a run. workers: by rank. others: of functions without files of their own.
+    """All records of a run.
 
-    cut_lines: last lines that a kill cut short.
+    Attributes:
+        workers: by rank.
+        others: of functions without files of their own.
+        cut_lines: last lines that a kill cut short.
     """
 
     coordinator: tuple[Event, ...] = ()

@@ -86,7 +86,9 @@ def vcpus_sold(settings: FunctionSettings) -> float | None:
 def check_payload(told: Mapping[str, Any], payload_bytes: int | None, instead: str) -> None:
     """Raise RequestError if a payload cannot be so long.
 
-    told: to a worker, at most. instead: what else to do than to give more.
+    Args:
+        told: to a worker, at most.
+        instead: what else to do than to give more.
     """
     size = len(json.dumps(told).encode())
     if payload_bytes is not None and size > payload_bytes:

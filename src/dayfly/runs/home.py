@@ -128,7 +128,11 @@ def place_in(store: str | None, run_id: str) -> str | None:
 
 
 def home_of(record: RunRecord, directory: Path) -> Store:
-    """The store of a run, for who only looks at it. directory: of the run."""
+    """The store of a run, for who only looks at it.
+
+    Args:
+        directory: of the run.
+    """
     return FileStore(directory) if record.store is None else open_store(record.store)
 
 

@@ -22,9 +22,12 @@ from dayfly.training.forward import SAMPLES, Weighting
 class Record(JobFacts):
     """A job's, whole.
 
-    pipelining: of a cut model. epochs: to which it goes, if not to the job's. weighting: how losses
-    of parts of a batch, and what the step logs, are combined. change: the last one that was carried
-    out. scaled_at: completed steps at the boundary where a callback changed the plan last.
+    Attributes:
+        pipelining: of a cut model.
+        epochs: to which it goes, if not to the job's.
+        weighting: how losses of parts of a batch, and what the step logs, are combined.
+        change: the last one that was carried out.
+        scaled_at: completed steps at the boundary where a callback changed the plan last.
     """
 
     ignores_unknown: ClassVar[bool] = False

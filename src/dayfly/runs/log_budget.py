@@ -37,12 +37,16 @@ _SMALL_MESSAGES_BYTES = 16 * 1024
 class RoundBytes:
     """What workers send in a round.
 
-    sent: by the one that sends the most, about. kept: of all, as long as the message log has the
-    round. passing: of all beside that, at most, while a round is under way. summed: of the buffer
-    that a worker sums with others. between: messages between stages, of all workers; 0 if the model
-    is not cut. largest: bytes of the largest of these. measured: of the sums of a validation, which
-    are kept. gathered: of its outputs and targets, if metrics need them, while it is under way.
-    phases: of a step, each with sums of its own.
+    Attributes:
+        sent: by the one that sends the most, about.
+        kept: of all, as long as the message log has the round.
+        passing: of all beside that, at most, while a round is under way.
+        summed: of the buffer that a worker sums with others.
+        between: messages between stages, of all workers; 0 if the model is not cut.
+        largest: bytes of the largest of these.
+        measured: of the sums of a validation, which are kept.
+        gathered: of its outputs and targets, if metrics need them, while it is under way.
+        phases: of a step, each with sums of its own.
     """
 
     sent: int
@@ -195,7 +199,12 @@ _NUMBER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Bytes of a validation. sums: of all workers. gathered: outputs and targets of all samples."""
+    """Bytes of a validation.
+
+    Attributes:
+        sums: of all workers.
+        gathered: outputs and targets of all samples.
+    """
 
     sums: int
     gathered: int

@@ -53,8 +53,12 @@ def going_on(
 ) -> tuple[dict[str, str], list[str]]:
     """What a run goes on with on this machine, and what to say of that.
 
-    recorded: of its life before; None or less than today: as earlier versions wrote it. processor:
-    this machine's. Raises RequestError if the machine is another, unless that is allowed.
+    Args:
+        recorded: of its life before; None or less than today: as earlier versions wrote it.
+        processor: this machine's.
+
+    Raises:
+        RequestError: if the machine is another, unless that is allowed.
     """
     processor = processor or Processor.here()
     before = dict(recorded or {})
@@ -85,8 +89,10 @@ def going_on(
 def check_function(expected: Facts, *, allow_other: bool) -> str | None:
     """Look whether this function's process computes as the run does; called in it.
 
-    expected: of the run. Returns what to say of another one that is allowed. Raises RunFailed if it
-    is not.
+    Returns what to say of another one that is allowed. Raises RunFailed if it is not.
+
+    Args:
+        expected: of the run.
     """
     import torch
 

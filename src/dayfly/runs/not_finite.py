@@ -40,9 +40,12 @@ class NotFinite(Exception):
 
 
 class FiniteWatch:
-    """Looks at what a worker's round, validation and checkpoint gave. engine: of all ranks.
+    """Looks at what a worker's round, validation and checkpoint gave.
 
-    progress: from the checkpoint. trained: names of the parameters to train, as in the model.
+    Args:
+        engine: of all ranks.
+        progress: from the checkpoint.
+        trained: names of the parameters to train, as in the model.
     """
 
     def __init__(
@@ -71,8 +74,11 @@ class FiniteWatch:
     def after_round(self, steps: range, *, own_finite: bool) -> None:
         """Say it if a loss of these steps is the run's first that is not finite.
 
-        own_finite: whether this worker's own shares of them are, as far as it computed them. Raises
-        NotFinite if the run is to stop.
+        Args:
+            own_finite: whether this worker's own shares of them are, as far as it computed them.
+
+        Raises:
+            NotFinite: if the run is to stop.
         """
         found = self._progress.not_finite
         if found is None or found[0] not in steps:

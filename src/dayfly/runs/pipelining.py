@@ -15,10 +15,14 @@ from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
 class Pipelining:
     """A cut model.
 
-    cut: numbers of the layers that begin a stage, but for the first. replicas: of each stage.
-    micro_batches: in which a replica computes its share of a batch. schedule: their order, by name.
-    forms: of what passes each boundary. chunk_bytes: least that is worth a message, on this run's
-    way to the store, if that is more than the channel says.
+    Attributes:
+        cut: numbers of the layers that begin a stage, but for the first.
+        replicas: of each stage.
+        micro_batches: in which a replica computes its share of a batch.
+        schedule: their order, by name.
+        forms: of what passes each boundary.
+        chunk_bytes: least that is worth a message, on this run's way to the store, if that is more
+            than the channel says.
     """
 
     cut: tuple[int, ...]
@@ -50,7 +54,11 @@ class Pipelining:
         *,
         learns: bool = True,
     ) -> PipelineStep:
-        """What a rank does with these micro-batches. learns: whether gradients come back."""
+        """What a rank does with these micro-batches.
+
+        Args:
+            learns: whether gradients come back.
+        """
         numbers = [micro.number for micro in micros]
         return PipelineStep(
             layout=self.layout,

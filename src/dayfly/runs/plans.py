@@ -40,8 +40,10 @@ _OF_THE_MACHINE = ("catalogue", "platform_options")
 class JobSpec:
     """What of a job a prediction depends on, beside its profile.
 
-    batch_size: of all workers. accumulate: pieces of a worker's share, unless settings say
-    otherwise. clips: whether gradients are clipped.
+    Attributes:
+        batch_size: of all workers.
+        accumulate: pieces of a worker's share, unless settings say otherwise.
+        clips: whether gradients are clipped.
     """
 
     batch_size: int
@@ -68,9 +70,13 @@ class JobSpec:
 
     @classmethod
     def profiled(cls, profile: Profile, **changes: Any) -> Self:
-        """Of a profiled job. changes: what is asked for in place of that; None: not asked for.
+        """Of a profiled job.
 
-        Raises RequestError if nobody said a batch size.
+        Args:
+            changes: what is asked for in place of that; None: not asked for.
+
+        Raises:
+            RequestError: if nobody said a batch size.
         """
         names = [one.name for one in fields(cls)]
         said = {name: getattr(profile, name) for name in names}
@@ -135,10 +141,14 @@ def configuration_of(plan: Plan, place: str = "plan") -> Configuration:
 
 
 def settings_of(plan: Plan, place: str = "plan", **changes: Any) -> Settings:
-    """The settings of a plan. changes: in their place, as flags beside --plan.
+    """The settings of a plan.
 
-    place: the plan's file, in errors. Raises RequestError for settings that are not known, of
-    another type, or that cannot be.
+    Args:
+        changes: in their place, as flags beside --plan.
+        place: the plan's file, in errors.
+
+    Raises:
+        RequestError: for settings that are not known, of another type, or that cannot be.
     """
     planned = dataclass_json.read(Settings, plan.settings, place, within="settings")
     return planned.changed(**changes) if changes else planned

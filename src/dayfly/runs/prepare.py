@@ -48,11 +48,14 @@ from dayfly.training.state import (
 class Prepared:
     """A request that can be carried out.
 
-    arrays: the data, if it is arrays. training_samples: before any are split off. states: before
-    step 0, of each stage, which is one if the model is not cut. round_bytes: of the messages of a
-    round, which is a step under bsp. pipelining: of a model that is cut. weighting: how losses of
-    parts of a batch are combined. streams: whether the data are iterable, so that all workers read
-    all of them.
+    Attributes:
+        arrays: the data, if it is arrays.
+        training_samples: before any are split off.
+        states: before step 0, of each stage, which is one if the model is not cut.
+        round_bytes: of the messages of a round, which is a step under bsp.
+        pipelining: of a model that is cut.
+        weighting: how losses of parts of a batch are combined.
+        streams: whether the data are iterable, so that all workers read all of them.
     """
 
     arrays: Arrays | None
@@ -68,9 +71,12 @@ class Prepared:
 class Data:
     """A job's data, and a few samples of it.
 
-    arrays: if it is arrays. samples: of training, before any are split off; trained, validation:
-    after that. sample_bytes: of one in the store; 0 if a function of the user's makes it. streams:
-    whether training or validation is iterable.
+    Attributes:
+        arrays: if it is arrays.
+        samples: of training, before any are split off.
+        trained, validation: after that.
+        sample_bytes: of one in the store; 0 if a function of the user's makes it.
+        streams: whether training or validation is iterable.
     """
 
     arrays: Arrays | None
@@ -123,8 +129,10 @@ def arrays_of(job: Job) -> Arrays:
 def check_shares(job: Job, settings: Settings, samples: int | None = None) -> None:
     """Raise RequestError if a batch has fewer samples than share it.
 
-    These are workers (of a stage) or virtual workers, and the micro-batches of each. samples: of
-    training; None: not known yet.
+    These are workers (of a stage) or virtual workers, and the micro-batches of each.
+
+    Args:
+        samples: of training; None: not known yet.
     """
     members, cut = settings.leaves, settings.stages > 1
     size = min(job.batch_sizes)
@@ -147,9 +155,12 @@ def check_shares(job: Job, settings: Settings, samples: int | None = None) -> No
 
 
 def prepare(job: Job, settings: Settings, profile: Profile | None = None) -> Prepared:
-    """Check a request, trying one batch. profile: of which the job should be.
+    """Check a request, trying one batch.
 
     Raises RequestError, in one sentence.
+
+    Args:
+        profile: of which the job should be.
     """
     check_shares(job, settings)
     # The generators stay as the caller has them; `open_sources` seeds the data function so, too.

@@ -24,8 +24,9 @@ EpochRecord = dict[str, Any]
 class Progress:
     """Losses of the epoch so far, and the epochs before it.
 
-    not_finite: the first step whose loss, or whose validation's, was not finite, and that loss.
-    logged: sums of what the job's step logs, weighted by samples as `loss_sum` is.
+    Attributes:
+        not_finite: the first step whose loss, or whose validation's, was not finite, and that loss.
+        logged: sums of what the job's step logs, weighted by samples as `loss_sum` is.
     """
 
     loss_sum: float = 0.0
@@ -84,7 +85,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sum:
-    """An all-reduce whose result may be in the log. like_P: a buffer of the size that is summed."""
+    """An all-reduce whose result may be in the log.
+
+    Attributes:
+        like_P: a buffer of the size that is summed.
+    """
 
     engine: Engine
     operation: str
@@ -100,9 +105,11 @@ class Sum:
 
 
 class CatchUp:
-    """Whether an attempt is behind its peers. `step`: the step at which it starts.
+    """Whether an attempt is behind its peers.
 
-    behind: whether it may be; not if there is no log, as all workers start together then.
+    Args:
+        step: the step at which it starts.
+        behind: whether it may be; not if there is no log, as all workers start together then.
     """
 
     def __init__(self, reporter: Reporter, step: int, *, behind: bool) -> None:

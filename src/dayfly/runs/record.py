@@ -41,10 +41,13 @@ class RunRecord:
     needs a default, so that files of earlier versions stay readable. Names that become paths have
     types of their own, such as `Name`.
 
-    generation: how often all workers started anew before. began_at: when this life of the run was
-    asked for, in Unix seconds. wall_s: of the lives before. made_with: what bits depend on, see
-    `runs.made_with`. store: the run's URL, if it is kept in a store, and its directory is a copy.
-    next_request: number of the first request that a coordinator that goes on looks at.
+    Attributes:
+        generation: how often all workers started anew before.
+        began_at: when this life of the run was asked for, in Unix seconds.
+        wall_s: of the lives before.
+        made_with: what bits depend on, see `runs.made_with`.
+        store: the run's URL, if it is kept in a store, and its directory is a copy.
+        next_request: number of the first request that a coordinator that goes on looks at.
     """
 
     kind: ClassVar[str]
@@ -95,7 +98,11 @@ class RunRecord:
         )
 
     def allows_other_cpu(self, changes: Mapping[str, Any]) -> bool:
-        """Whether the next life may be on another CPU type. changes: as of `next_life`."""
+        """Whether the next life may be on another CPU type.
+
+        Args:
+            changes: as of `next_life`.
+        """
         asked: bool | None = changes.get("allow_other_cpu")
         return self.settings.allow_other_cpu if asked is None else asked
 
@@ -108,10 +115,14 @@ class RunRecord:
     ) -> Self:
         """The record of the life that goes on with this run.
 
-        heard_at: when the last was heard of this one, for one whose coordinator was killed.
-        made_with: of that life; None: as before. asked_at: when that was asked for, in Unix
-        seconds; None: now. changes: of the settings; None: as before. Raises RequestError for those
-        that cannot be.
+        Args:
+            heard_at: when the last was heard of this one, for one whose coordinator was killed.
+            made_with: of that life; None: as before.
+            asked_at: when that was asked for, in Unix seconds; None: now.
+            changes: of the settings; None: as before.
+
+        Raises:
+            RequestError: for those that cannot be.
         """
         known = {name: value for name, value in changes.items() if value is not None}
         killed_s = 0.0

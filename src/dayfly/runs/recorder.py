@@ -59,12 +59,13 @@ Json = Mapping[str, Any]
 class Recorder(RunListener):
     """Listens to one coordinator's supervisor, and remembers the lives before it.
 
-    publish: told each event, with who tells it, once it is written.
-    before: events of the lives before; None: it is the first.
-    segments: where events go besides the directory; None: nowhere.
-    cause: why all workers started again last, in this life.
-    redone_steps: gradients that were computed again, after deaths and rollbacks, as far as they
-    were reported; a step that all workers redo counts once for each of them.
+    Args:
+        publish: told each event, with who tells it, once it is written.
+        before: events of the lives before; None: it is the first.
+        segments: where events go besides the directory; None: nowhere. cause: why all workers
+            started again last, in this life. redone_steps: gradients that were computed again,
+            after deaths and rollbacks, as far as they were reported; a step that all workers redo
+            counts once for each of them.
     """
 
     def __init__(
@@ -133,7 +134,11 @@ class Recorder(RunListener):
         return [*before, self._life]
 
     def begun(self, asked_at: float) -> None:
-        """This life began. asked_at: when it was asked for, in Unix seconds."""
+        """This life began.
+
+        Args:
+            asked_at: when it was asked for, in Unix seconds.
+        """
         self._asked_at = asked_at
         self.write("coordinator", kind=event_records.Begun.kind, asked_at=asked_at)
 

@@ -58,9 +58,12 @@ class Slowest:
 class SimulationRecord(RunRecord):
     """A simulation's: no function ran.
 
-    rollbacks, deaths, hand_overs: how many. scenario: as it was asked for; what may be asked for by
-    now does not count. store: of the catalogue, whose prices the bill has. shown: the ranks whose
-    events are there; None: all. worst: None if nobody computed anything.
+    Attributes:
+        rollbacks, deaths, hand_overs: how many.
+        scenario: as it was asked for; what may be asked for by now does not count.
+        store: of the catalogue, whose prices the bill has.
+        shown: the ranks whose events are there; None: all.
+        worst: None if nobody computed anything.
     """
 
     kind: ClassVar[str] = SIMULATION

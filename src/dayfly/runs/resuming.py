@@ -58,9 +58,13 @@ def is_over(
 ) -> bool:
     """Whether a run is done, and stays so with these settings.
 
-    job_epochs: to which it was to go. asked: to which it is to go now; None: as before. other_job:
-    whether it goes on with a changed job. Raises RequestError for fewer epochs than it has, and for
-    more than what ended it lets it begin.
+    Args:
+        job_epochs: to which it was to go.
+        asked: to which it is to go now; None: as before.
+        other_job: whether it goes on with a changed job.
+
+    Raises:
+        RequestError: for fewer epochs than it has, and for more than what ended it lets it begin.
     """
     if record.status != "done" or record.result is None:
         return False
@@ -137,8 +141,13 @@ def changed_job(
 ) -> Job | None:
     """The job of a file, if it is another than the run's; None: it is the same.
 
-    run: the run's directory. To be called before the stored job is loaded, whose modules would be
-    taken for the file's. Raises RequestError if it is another, and that is not allowed.
+    To be called before the stored job is loaded, whose modules would be taken for the file's.
+
+    Args:
+        run: the run's directory.
+
+    Raises:
+        RequestError: if it is another, and that is not allowed.
     """
     if record.shipped.code is None:
         raise RequestError(
@@ -166,8 +175,13 @@ def changed_job(
 def take_job(record: Record, was: Job, job: Job, code: Path, store: Store, run: Path) -> Record:
     """The record of a run that goes on with another job, which is put beside the former one.
 
-    was: the job so far. code: the directory of the job's file. run: the run's. Raises RequestError
-    for what the checkpoint, the data or the steps of the run depend on.
+    Args:
+        was: the job so far.
+        code: the directory of the job's file.
+        run: the run's.
+
+    Raises:
+        RequestError: for what the checkpoint, the data or the steps of the run depend on.
     """
     for name in ("batch_size", "batch_sizes", "seed"):
         if (now := getattr(job, name)) != (then := getattr(was, name)):

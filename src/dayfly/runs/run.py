@@ -110,7 +110,8 @@ class Run:
     def report(self, output: Path | None = None) -> Path:
         """Write the run as one page of HTML, and return its path; see `dayfly report`.
 
-        output: the page's file; None: `report.html` in the run's directory.
+        Args:
+            output: the page's file; None: `report.html` in the run's directory.
         """
         from dayfly.runs.report import write_report
 

@@ -65,8 +65,10 @@ _BESIDE = {
 class Planned:
     """What `run.json` says of the plan beside it.
 
-    overridden: what runs in place of what was planned, in words. changed: what `--resume` changed
-    afterwards. unpredicted: why there is no prediction of what runs; None if there is one.
+    Attributes:
+        overridden: what runs in place of what was planned, in words.
+        changed: what `--resume` changed afterwards.
+        unpredicted: why there is no prediction of what runs; None if there is one.
     """
 
     overridden: tuple[str, ...] = ()
@@ -86,7 +88,9 @@ def carried_out(
 ) -> tuple[Plan, Planned]:
     """The plan of what really runs.
 
-    settings, job: of the run. samples: those that it trains on; None: the profile's.
+    Args:
+        settings, job: of the run.
+        samples: those that it trains on; None: the profile's.
     """
     wanted = JobSpec.of(job)
     profile = plan.profile
@@ -112,7 +116,11 @@ def carried_out(
 
 
 def gone_on(plan: Plan, planned: Planned, settings: Settings, job: Job) -> tuple[Plan, Planned]:
-    """The same of a run that goes on, maybe with other settings. plan, planned: so far."""
+    """The same of a run that goes on, maybe with other settings.
+
+    Args:
+        plan, planned: so far.
+    """
     ours, now = carried_out(plan, settings, job)
     if not now.overridden:
         return plan, planned

@@ -284,8 +284,11 @@ class Settings(FunctionSettings):
 def check_compression(compress: str, collective: str, *, stores: bool) -> None:
     """Raise RequestError if gradients cannot be compressed so, with this collective.
 
-    stores: whether the collective stores its sums. A codec needs that, so that all read the same: a
-    ring adds to what it decoded again and again, and a server adds up what it does not know.
+    A codec needs that, so that all read the same: a ring adds to what it decoded again and again,
+    and a server adds up what it does not know.
+
+    Args:
+        stores: whether the collective stores its sums.
     """
     asked = compression(compress)
     if asked.codec and not stores:

@@ -49,7 +49,11 @@ _PICKLE, _CODE = "job.pkl", "code.zip"
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """Digests (SHA-256, hexadecimal) of a job in the store; no code: None. folder: where it is."""
+    """Digests (SHA-256, hexadecimal) of a job in the store; no code: None.
+
+    Attributes:
+        folder: where it is.
+    """
 
     job: SHA256
     code: SHA256 | None
@@ -188,7 +192,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 def sources(code: Path, run: Path) -> dict[str, bytes]:
     """The Python files below a job's directory, by their paths in it, as `ship` takes them.
 
-    run: the run's own directory.
+    Args:
+        run: the run's own directory.
     """
     found = (path for path in _files(code, {run.resolve()}) if path.suffix == ".py")
     return {str(path.relative_to(code)): path.read_bytes() for path in found}
@@ -210,10 +215,12 @@ def take_code(shipped: Shipped, from_store: Store, store: Store) -> None:
 def receive(shipped: Shipped, store: Store, scratch: Path | None) -> Job:
     """Load a shipped job; its code is unpacked and made importable.
 
-    scratch: where to unpack, which becomes the working directory; None: somewhere that goes with
-    the process, whose working directory stays.
+    Args:
+        scratch: where to unpack, which becomes the working directory; None: somewhere that goes
+            with the process, whose working directory stays.
 
-    Raises DayflyError if a digest is not the one that was shipped; nothing is loaded then.
+    Raises:
+        DayflyError: if a digest is not the one that was shipped; nothing is loaded then.
     """
     pickle = f"{shipped.folder}/{_PICKLE}"
     pickled = _checked(store, pickle, shipped.job)

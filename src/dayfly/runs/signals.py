@@ -15,7 +15,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """A signal ended the request; as KeyboardInterrupt, no Exception. number: the signal's."""
+    """A signal ended the request; as KeyboardInterrupt, no Exception.
+
+    Args:
+        number: the signal's.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")

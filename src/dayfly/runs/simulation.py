@@ -104,8 +104,11 @@ class SimulatedRun:
 def simulated_run(request: SimulationRequest, directory: Path | None = None) -> SimulatedRun:
     """Simulate a run and write its directory.
 
-    directory: default `runs/<run id>`; one that holds this very simulation is written anew. Raises
-    RequestError for what cannot be simulated, and for a directory with something else in it.
+    Args:
+        directory: default `runs/<run id>`; one that holds this very simulation is written anew.
+
+    Raises:
+        RequestError: for what cannot be simulated, and for a directory with something else in it.
     """
     asked, scenario = request.configuration, request.scenario
     shown = watched(asked, scenario, request.plan.profile.samples)
@@ -131,7 +134,11 @@ def simulated_run(request: SimulationRequest, directory: Path | None = None) -> 
 
 def watched(asked: Configuration, scenario: Scenario, samples: int) -> tuple[int, ...]:
     """The workers whose steps are told: all, or of many evenly chosen ones, some of those that are
-    slow, and those that die first. samples: of the data; of a run of many steps, fewer are told."""
+    slow, and those that die first.
+
+    Args:
+        samples: of the data; of a run of many steps, fewer are told.
+    """
     steps = Batches(samples, asked.batch_size).steps * asked.epochs
     most = max(_LEAST_SHOWN, min(MOST_SHOWN, _MOST_STEPS // steps))
     if asked.workers <= most:

@@ -30,8 +30,13 @@ from dayfly.wire.stores.files import FileStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationRequest:
-    """What is to be simulated. name: part of the run's id. store: of the catalogue, by name, whose
-    cap and prices count; None: the profile's, if its channel names one."""
+    """What is to be simulated.
+
+    Attributes:
+        name: part of the run's id.
+        store: of the catalogue, by name, whose cap and prices count; None: the profile's, if its
+            channel names one.
+    """
 
     plan: Plan
     settings: Settings

@@ -43,7 +43,11 @@ CUT = "cut"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """A model in stages. names: of each stage's parameters and buffers."""
+    """A model in stages.
+
+    Attributes:
+        names: of each stage's parameters and buffers.
+    """
 
     pipelining: Pipelining
     round_bytes: RoundBytes
@@ -63,8 +67,12 @@ def staged(
 ) -> Staging:
     """Try the model in the stages of the settings.
 
-    model: the whole. fresh: the state of a replica of it, just made. samples: a few, pairs (x, y).
     Raises RequestError, in one sentence, for what does not work.
+
+    Args:
+        model: the whole.
+        fresh: the state of a replica of it, just made.
+        samples: a few, pairs (x, y).
     """
     if job.step is not None:
         raise RequestError(
@@ -101,7 +109,11 @@ def staged(
 
 
 def step_bytes(line: Pipelining, batch_size: int, flat_bytes: Sequence[int]) -> RoundBytes:
-    """What workers send in a step. flat_bytes: of each stage, what its replicas sum."""
+    """What workers send in a step.
+
+    Args:
+        flat_bytes: of each stage, what its replicas sum.
+    """
     micros = micro_batches(batch_size, line.replicas - 1, line.replicas, line.micro_batches)
     ahead = [[form.nbytes(one.samples) for one in micros] for form in line.forms]
     back = [[form.gradient_nbytes(one.samples) for one in micros] for form in line.forms]

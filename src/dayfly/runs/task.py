@@ -149,17 +149,19 @@ class StepTask(FunctionTask):
 class Task(StepTask):
     """One attempt of one worker of a job.
 
-    parts: the data's arrays, if it is arrays. samples, steps: of an epoch's training samples, and
-    of the whole run. sync: the protocol. k: steps of a round; None: an epoch. scratch: a directory
-    to unpack code in, removed with the functions' machine.
-
-    decides: whether the coordinator is asked after each epoch if the run ends there. ended: whether
-    it does so at the checkpoint.
-
-    pieces: in which a worker computes its share of a batch, one after another. on_nan: see
-    `runs.settings.Settings`. waits: whether it is to warm up, and to wait until it is told from
-    which checkpoint it goes on (`Going`). renewed: whether successors of all workers are started
-    before its lifetime ends.
+    Attributes:
+        parts: the data's arrays, if it is arrays.
+        samples, steps: of an epoch's training samples, and of the whole run.
+        sync: the protocol.
+        k: steps of a round; None: an epoch.
+        scratch: a directory to unpack code in, removed with the functions' machine.
+        decides: whether the coordinator is asked after each epoch if the run ends there.
+        ended: whether it does so at the checkpoint.
+        pieces: in which a worker computes its share of a batch, one after another.
+        on_nan: see `runs.settings.Settings`.
+        waits: whether it is to warm up, and to wait until it is told from which checkpoint it goes
+            on (`Going`).
+        renewed: whether successors of all workers are started before its lifetime ends.
     """
 
     shipped: Shipped
@@ -191,8 +193,11 @@ class Task(StepTask):
 def check_task(task: Task, payload_bytes: int | None) -> None:
     """Raise RequestError if a worker's task may become longer than a payload can be.
 
-    task: as it is now. What it may become: that of the last worker, at the last step, with a
-    checkpoint that all workers wrote.
+    What it may become: that of the last worker, at the last step, with a checkpoint that all
+    workers wrote.
+
+    Args:
+        task: as it is now.
     """
     check_payload(_largest(task).dump(), payload_bytes, "use fewer workers")
 

@@ -32,8 +32,9 @@ from dayfly.wire.stores.base import Store
 class Workplace:
     """What a life needs of this machine; opened early, so that the platform warms up meanwhile.
 
-    platform: of the run as it begins here. token: of this coordinator, by which its run's messages
-    are known; no store ever holds it.
+    Attributes:
+        platform: of the run as it begins here.
+        token: of this coordinator, by which its run's messages are known; no store ever holds it.
     """
 
     session: Session
@@ -127,9 +128,12 @@ class Workplace:
     ) -> Iterator[Channel]:
         """The coordinator's end of a channel without earlier messages; removed later.
 
-        note: told if it cannot be removed, which otherwise is an error: in a run it must not hide
-        what became of that. after: what ended the workers of an earlier one. Raises WireError if
-        there is none to be had, or RunFailed with what was before.
+        Raises WireError if there is none to be had, or RunFailed with what was before.
+
+        Args:
+            note: told if it cannot be removed, which otherwise is an error: in a run it must not
+                hide what became of that.
+            after: what ended the workers of an earlier one.
         """
         kind = channel_kind(site.url)
         if (directory := kind.directory(site.url)) is not None:

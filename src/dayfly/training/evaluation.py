@@ -350,7 +350,8 @@ class Evaluation:
 def right_answers(outputs: Any, targets: Any) -> int | None:
     """How many of the targets have the highest score; None unless these are scores of classes.
 
-    outputs: (N, C, ...) scores, targets: (N, ...) whole numbers.
+    Args:
+        outputs: (N, C, ...) scores, targets: (N, ...) whole numbers.
     """
     if not (isinstance(outputs, torch.Tensor) and isinstance(targets, torch.Tensor)):
         return None

@@ -34,9 +34,11 @@ _WATCHED: dict[Callable[..., Any], int] = {
 class Weighting:
     """How a job's losses are combined.
 
-    by: "samples"; "torch": by the denominators of torch's losses that the job's loss calls;
-    "step": by the weight that the job's step returns. unit: the denominator of a usual sample.
-    logged: names of the values that the step logs (see `training.logged`).
+    Attributes:
+        by: "samples"; "torch": by the denominators of torch's losses that the job's loss calls;
+            "step": by the weight that the job's step returns.
+        unit: the denominator of a usual sample.
+        logged: names of the values that the step logs (see `training.logged`).
     """
 
     by: Literal["samples", "torch", "step"] = "samples"
@@ -90,7 +92,9 @@ SAMPLES = Weighting()
 class Weights:
     """The weights of parts whose denominators become known one after another.
 
-    weight: their sum. usual: whether all denominators were so far.
+    Attributes:
+        weight: their sum.
+        usual: whether all denominators were so far.
     """
 
     weighting: Weighting
@@ -140,8 +144,10 @@ def divide(
 class Call:
     """A call of one of torch's losses.
 
-    denominator: what it divides by. targets: how many it was given. own: whether it was given class
-    weights, or an index to ignore, or targets that it ignored.
+    Attributes:
+        denominator: what it divides by.
+        targets: how many it was given.
+        own: whether it was given class weights, or an index to ignore, or targets that it ignored.
     """
 
     denominator: float
@@ -228,9 +234,12 @@ TARGET_KEYS = ("targets", "target", "labels", "label", "y")
 class Passed:
     """A batch that passed the model.
 
-    loss: a tensor of one number. outputs, targets: None if nobody says what they are. weight: what
-    the loss was divided by, such as the sum of its samples' class weights; None: its samples, or
-    nobody asked. logged: values that the step logs, see `training.logged.values_given`.
+    Attributes:
+        loss: a tensor of one number.
+        outputs, targets: None if nobody says what they are.
+        weight: what the loss was divided by, such as the sum of its samples' class weights; None:
+            its samples, or nobody asked.
+        logged: values that the step logs, see `training.logged.values_given`.
     """
 
     loss: torch.Tensor

@@ -83,7 +83,11 @@ class State:
         return torch.cat([state.reshape(-1).double() for state in found.values()])
 
     def value(self, rows: torch.Tensor) -> float:
-        """Returns the metric of all blocks. rows: their states, (blocks, numbers)."""
+        """Returns the metric of all blocks.
+
+        Args:
+            rows: their states, (blocks, numbers).
+        """
         metric = self._metric
         metric.reset()
         first = 0

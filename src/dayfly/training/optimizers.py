@@ -155,9 +155,14 @@ def load_optimizer_state(
 def split_state(tree: Any, tensors: Tensors, names: Collection[str]) -> tuple[Any, Tensors]:
     """A stage's part of the whole replica's `state` (not copied).
 
-    names: of the stage's parameters and buffers. Hyperparameters and the scheduler's state are
-    every stage's. What is in no replica's state, such as a compression's, is left out. Raises
-    RequestError if a name is not in the state.
+    Hyperparameters and the scheduler's state are every stage's. What is in no replica's state, such
+    as a compression's, is left out.
+
+    Args:
+        names: of the stage's parameters and buffers.
+
+    Raises:
+        RequestError: if a name is not in the state.
     """
     optimizer = tree["optimizer"]
     part = {
@@ -180,7 +185,10 @@ def check_groups(
 ) -> None:
     """Raise RequestError if a stage's optimizer treats its parameters otherwise than the whole's.
 
-    Both are the `state` of a replica just made. name: of the stage, for the sentence.
+    Both are the `state` of a replica just made.
+
+    Args:
+        name: of the stage, for the sentence.
     """
     (tree, tensors), (its_tree, its_tensors) = whole, stage
     if "optimizer" not in its_tree:

@@ -44,8 +44,9 @@ Result = TypeVar("Result")
 class Tried:
     """What one batch showed.
 
-    weighting: how losses of parts of a batch are combined. row_bytes: of a sample's outputs and
-    targets, as metrics need them; 0 without metrics.
+    Attributes:
+        weighting: how losses of parts of a batch are combined.
+        row_bytes: of a sample's outputs and targets, as metrics need them; 0 without metrics.
     """
 
     weighting: Weighting
@@ -57,8 +58,11 @@ def probe(
 ) -> Tried:
     """Take one training step and one validation on these samples, changing the replica.
 
-    samples, validation: from `array_samples` or `dataset_samples`. alone: whether a worker will
-    have to compute a single sample. Raises RequestError.
+    Raises RequestError.
+
+    Args:
+        samples, validation: from `array_samples` or `dataset_samples`.
+        alone: whether a worker will have to compute a single sample.
     """
     with seeded(DROPOUT, job.seed, 0), warnings.catch_warnings():
         # torch broadcasts (N, 1) against (N,) with only this warning, and trains on nonsense.
@@ -87,7 +91,9 @@ def array_samples(
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """A few samples of arrays, with the least and the greatest label among them.
 
-    part: "train" or "val". transform: of x, and its name for the message.
+    Args:
+        part: "train" or "val".
+        transform: of x, and its name for the message.
     """
     x, y = arrays[f"x_{part}"], cast("NDArray[Any]", arrays[f"y_{part}"])
     chosen = set(np.linspace(0, len(x) - 1, min(_SAMPLES, len(x)), dtype=np.int64).tolist())

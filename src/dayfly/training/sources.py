@@ -205,7 +205,8 @@ def open_sources(
 ) -> tuple[Source, Source]:
     """The training and the validation source of a job; `parts` of its arrays, if it has any.
 
-    sides: what of their samples is of use; a Dataset gives all.
+    Args:
+        sides: what of their samples is of use; a Dataset gives all.
     """
     if parts:
         train, validation = parts
@@ -239,7 +240,11 @@ _BLOCK_STEPS = 32
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a leaf, small enough to compute at once. last: of the leaf."""
+    """A part of a leaf, small enough to compute at once.
+
+    Attributes:
+        last: of the leaf.
+    """
 
     number: int
     samples: int
@@ -252,10 +257,14 @@ class Slices:
 
     They are fetched in blocks of up to `block_bytes`, at most 32 steps of an epoch: to find the
     samples of one step, and to read them, costs nearly as much as for many. block_steps: of most
-    blocks. end: the run's last step has the number before it, and nothing beyond is fetched; None:
-    there is no end. virtual_workers: leaves of a batch, of which a rank has some in a row; None:
-    there are as many as ranks. leaves: the rank's. decoders: processes that make the batches, ahead
-    of use; 0: the caller does.
+    blocks.
+
+    Args:
+        end: the run's last step has the number before it, and nothing beyond is fetched; None:
+            there is no end.
+        virtual_workers: leaves of a batch, of which a rank has some in a row; None: there are as
+            many as ranks. leaves: the rank's.
+        decoders: processes that make the batches, ahead of use; 0: the caller does.
     """
 
     def __init__(

@@ -49,7 +49,11 @@ def nearest(seconds: Array, usd: Array, slack: float, most: int) -> Ints:
 
 
 def near(seconds: Array, usd: Array, front: Array, slack: float, most: int) -> Ints:
-    """Indices of `Front.near`. front: (points, 2), its seconds and dollars."""
+    """Indices of `Front.near`.
+
+    Args:
+        front: (points, 2), its seconds and dollars.
+    """
     excess = np.zeros(len(seconds))
     for one_s, one_usd in front:
         np.maximum(excess, np.minimum(seconds / one_s, usd / one_usd), out=excess)

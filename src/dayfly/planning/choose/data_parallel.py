@@ -47,7 +47,12 @@ from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataParallelPlan:
-    """W, M, A, K and mu. store: what they talk through. has: of a function, beside its memory."""
+    """W, M, A, K and mu.
+
+    Attributes:
+        store: what they talk through.
+        has: of a function, beside its memory.
+    """
 
     workers: int
     memory_mib: int
@@ -71,10 +76,17 @@ class DataParallelPlan:
 class DataParallelProblem:
     """What there is to choose among.
 
-    profile: of the job, over a store. platform: whose prices. store: whose prices messages have;
-    None: they cost nothing. workers: all W to consider. collectives: all A. micro_batches: all mu.
-    batch_size: of all functions together. vcpus_at_once: so many they have together at most. Raises
-    RequestError for what is empty.
+    Raises RequestError for what is empty.
+
+    Attributes:
+        profile: of the job, over a store.
+        platform: whose prices.
+        store: whose prices messages have; None: they cost nothing.
+        workers: all W to consider.
+        collectives: all A.
+        micro_batches: all mu.
+        batch_size: of all functions together.
+        vcpus_at_once: so many they have together at most.
     """
 
     profile: Profile
@@ -119,8 +131,10 @@ def all_data_parallel(
 ) -> list[Point[DataParallelPlan]]:
     """All plans, each with the fewest micro-batches that fit.
 
-    known: gets them; what it beats before it was looked at is left out. Raises RequestError, with
-    what is missing, if the whole model fits into no function.
+    Raises RequestError, with what is missing, if the whole model fits into no function.
+
+    Args:
+        known: gets them; what it beats before it was looked at is left out.
     """
     return [one for rows in _rows(problem, known) for one in rows.points(range(len(rows.ways)))]
 

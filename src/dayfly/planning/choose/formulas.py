@@ -123,7 +123,11 @@ def run_s(
 
 
 def functions_usd(usd_per_unit_s: float, run_s: float, memory: float, workers: int) -> float:
-    """Equation 8: C_lambda = pr T M W. usd_per_unit_s: of memory's unit."""
+    """Equation 8: C_lambda = pr T M W.
+
+    Args:
+        usd_per_unit_s: of memory's unit.
+    """
     return usd_per_unit_s * run_s * memory * workers
 
 
@@ -146,10 +150,13 @@ def pipeline_s(
     boundaries_s: Sequence[float],
     micro_batches: int,
 ) -> float:
-    """Appendix A.1: sum (f + b) + 2 sum c + (M - 1)(t_B + r_1). boundaries_s: B-1 of them.
+    """Appendix A.1: sum (f + b) + 2 sum c + (M - 1)(t_B + r_1).
 
     t_B = max of all f and c, the time between two micro-batches at the last shard's forward pass;
     r_1 = max of all b and c, the same at the first shard's backward pass.
+
+    Args:
+        boundaries_s: B-1 of them.
     """
     lag = max(*forward_s, *boundaries_s, 0.0) + max(*backward_s, *boundaries_s, 0.0)
     once = sum(forward_s) + sum(backward_s) + 2 * sum(boundaries_s)

@@ -105,11 +105,17 @@ def stages_problems(
     """FuncPipe's problem for each number of micro-batches over a store; Hydrozoa's for each memory
     size over direct links.
 
-    platform: whose prices. batch_size: of a step. micro_batches: of a step, all replicas' together;
-    those that are more than its samples are left out. vcpus_at_once: of all functions. kind: one of
-    `kinds_of_sizes`. spare_mib:
-    that functions are to have more than the equation says. Raises RequestError for a model that
-    cannot be cut, and without prices or limited memory sizes.
+    Args:
+        platform: whose prices.
+        batch_size: of a step.
+        micro_batches: of a step, all replicas' together; those that are more than its samples are
+            left out.
+        vcpus_at_once: of all functions.
+        kind: one of `kinds_of_sizes`.
+        spare_mib: that functions are to have more than the equation says.
+
+    Raises:
+        RequestError: for a model that cannot be cut, and without prices or limited memory sizes.
     """
     profile = of_kind(profile, kind)
     if not profile.listed or len(profile.layers) < 2:

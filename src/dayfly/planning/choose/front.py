@@ -31,7 +31,11 @@ _ENOUGH = Context(prec=4, rounding=ROUND_CEILING)
 
 
 def number(value: float, *, enough: bool = False) -> str:
-    """Of four digits. enough: not below the value, so that it can be given as a limit."""
+    """Of four digits.
+
+    Args:
+        enough: not below the value, so that it can be given as a limit.
+    """
     digits = (_ENOUGH if enough else _NEAREST).create_decimal_from_float(value)
     return f"{digits.normalize():f}"
 
@@ -272,8 +276,11 @@ def explained(
     """What was chosen; whether the deadline or the budget binds, and what 1% more of it would buy;
     what else the plan is at the limit of; and what a dollar more would buy.
 
-    point: of the front, within both limits. A limit binds if without it the plan would be a better
-    one: cheaper without the deadline, faster without the budget.
+    A limit binds if without it the plan would be a better one: cheaper without the deadline, faster
+    without the budget.
+
+    Args:
+        point: of the front, within both limits.
     """
     said = [f"{point}."]
     if deadline_s is not None:

@@ -32,8 +32,14 @@ from dayfly.planning.choose.k_reduce_problem import Rounds, Tables
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Seconds and dollars of runs. size: number of the memory size. pair: of the grid. samples:
-    B^a. others: B^n; B^a where all are aggregators."""
+    """Seconds and dollars of runs.
+
+    Attributes:
+        size: number of the memory size.
+        pair: of the grid.
+        samples: B^a.
+        others: B^n; B^a where all are aggregators.
+    """
 
     size: Ints
     pair: Ints
@@ -73,7 +79,8 @@ class Taken:
 class Candidates:
     """Functions by rounds, with these samples B^a of an aggregator; all (N,).
 
-    train_s: of a step for an aggregator.
+    Attributes:
+        train_s: of a step for an aggregator.
     """
 
     rounds: Rounds

@@ -35,10 +35,16 @@ def k_reduce_problem(
     vcpus_at_once: float = math.inf,
     kind: FunctionKind = BY_MEMORY,
 ) -> KReduceProblem:
-    """FasDL's problem of a job. platform: whose prices. rate, step: see `batches`. vcpus_at_once:
-    of all functions. kind: one of `kinds_of_sizes`.
+    """FasDL's problem of a job.
 
-    Raises RequestError without prices, without limited memory sizes, and if the model fits nowhere.
+    Args:
+        platform: whose prices.
+        rate, step: see `batches`.
+        vcpus_at_once: of all functions.
+        kind: one of `kinds_of_sizes`.
+
+    Raises:
+        RequestError: without prices, without limited memory sizes, and if the model fits nowhere.
     """
     held = {"collective": "k-reduce", "aggregators": 1}
     profile = of_kind(profile, kind)
@@ -84,7 +90,8 @@ def most_samples(
 ) -> int:
     """Samples of a step that a function's memory allows, whatever the number of workers.
 
-    held: of the configuration, what takes most memory.
+    Args:
+        held: of the configuration, what takes most memory.
     """
     found = most
     for count in sorted(set(workers)):

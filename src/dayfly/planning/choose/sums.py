@@ -40,9 +40,13 @@ def link_of(size: SizeProfile) -> object:
 class Sums:
     """Ways to sum of so many workers, a row each.
 
-    named: algorithm, and K. seconds, carried_s: (rows, buckets), of each bucket's sum alone, and of
-    it and all later ones without latencies. step_usd: the store's. measured_s, measured_usd: of
-    what a validation sums. held_bytes: contributions in memory, of sums under way at once.
+    Attributes:
+        named: algorithm, and K.
+        seconds, carried_s: (rows, buckets), of each bucket's sum alone, and of it and all later
+            ones without latencies.
+        step_usd: the store's.
+        measured_s, measured_usd: of what a validation sums.
+        held_bytes: contributions in memory, of sums under way at once.
     """
 
     named: Sequence[tuple[str, int | None]]

@@ -45,8 +45,12 @@ class Room:
         *,
         short: bool = False,
     ) -> float:
-        """Of a function of this size at its fullest moment. held_bytes: as `Sums` has them. short:
-        whether the run is over before a checkpoint is due."""
+        """Of a function of this size at its fullest moment.
+
+        Args:
+            held_bytes: as `Sums` has them.
+            short: whether the run is over before a checkpoint is due.
+        """
         key = (workers, micro_batches, short)
         if key not in self._found:
             held, lasts_s = self._held(workers, micro_batches), 0.0 if short else None

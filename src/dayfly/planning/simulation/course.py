@@ -52,8 +52,9 @@ class Turn:
     """A round to be taken: its first step, what it is, what it moves, and, if an epoch ends with
     it, its number.
 
-    validation_N: what validating takes each worker before it is summed, which takes validated_s;
-    None: nobody validates.
+    Attributes:
+        validation_N: what validating takes each worker before it is summed, which takes
+            validated_s; None: nobody validates.
     """
 
     first: int
@@ -73,13 +74,18 @@ class Turn:
 class Course:
     """A configuration in seconds and bytes.
 
-    steps: of the run. turn: the round that begins with a step. init_N, start_N, end_N: of each
-    worker's functions. lifetime_s: infinite: not limited.
-
-    replays: a worker that starts again catches up alone. log_N: seconds in which it takes a round
-    from the log; recomputes: as the log has its inputs alone. keeps_within: local SGD's workers
-    keep their own state within a round; keep_s: how long that takes. part_N: to write a share of a
-    checkpoint. log_moved, validation_moved: what a round from the log moves, and a validation.
+    Attributes:
+        steps: of the run.
+        turn: the round that begins with a step.
+        init_N, start_N, end_N: of each worker's functions.
+        lifetime_s: infinite: not limited.
+        replays: a worker that starts again catches up alone.
+        log_N: seconds in which it takes a round from the log.
+        recomputes: as the log has its inputs alone.
+        keeps_within: local SGD's workers keep their own state within a round.
+        keep_s: how long that takes.
+        part_N: to write a share of a checkpoint.
+        log_moved, validation_moved: what a round from the log moves, and a validation.
     """
 
     workers: int
@@ -130,9 +136,13 @@ def course(
 ) -> Course:
     """The course of a run of this configuration under this scenario.
 
-    replays: whether a worker that starts again catches up alone. store_bytes_per_s: of the whole
-    store, each way, unless the scenario says; None: not limited. Raises RequestError for what
-    cannot be run, or what the profile does not have.
+    Args:
+        replays: whether a worker that starts again catches up alone.
+        store_bytes_per_s: of the whole store, each way, unless the scenario says; None: not
+            limited.
+
+    Raises:
+        RequestError: for what cannot be run, or what the profile does not have.
     """
     check_configuration(profile, configuration)
     return _Builder(profile, configuration, scenario, store_bytes_per_s).course(replays=replays)

@@ -34,7 +34,11 @@ DEATHS = (End.KILLED, End.LIFETIME)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An invocation that is over; seconds of the run. step: at which it ended."""
+    """An invocation that is over; seconds of the run.
+
+    Attributes:
+        step: at which it ended.
+    """
 
     rank: int
     number: int
@@ -54,11 +58,14 @@ class Attempt:
 class Policy:
     """When a worker hands over, as `life.lifetimes` has it.
 
-    spare_s: to end in order, whatever the job. late_share, late_times: at a checkpoint it hands
-    over with less left than this share of its lifetime, or so many times what must be left.
-    most_share: of its lifetime, before which it does not hand over. without_progress_s: from a
-    death on without a completed step, which ends a run. deaths_of_one_cause: in a row, which do.
-    pause_s: before a start, after so many deaths of the function in a row.
+    Attributes:
+        spare_s: to end in order, whatever the job.
+        late_share, late_times: at a checkpoint it hands over with less left than this share of its
+            lifetime, or so many times what must be left.
+        most_share: of its lifetime, before which it does not hand over.
+        without_progress_s: from a death on without a completed step, which ends a run.
+        deaths_of_one_cause: in a row, which do.
+        pause_s: before a start, after so many deaths of the function in a row.
     """
 
     spare_s: float
@@ -71,10 +78,14 @@ class Policy:
 
 
 class Fleet:
-    """All workers' functions. init_N, start_N: of each worker. lifetime_s: infinite: not limited.
+    """All workers' functions.
 
     Arrays, (N,): able_s: from when it can take a round. dies_s: by chance. deadline_s: the end of
     its lifetime. steps: taken by this attempt. longest_s: of these.
+
+    Args:
+        init_N, start_N: of each worker.
+        lifetime_s: infinite: not limited.
     """
 
     def __init__(

@@ -22,8 +22,9 @@ Record = dict[str, Any]
 class Story:
     """What happened, in seconds of the run, for its events.
 
-    coordinator: in order of time, without functions that began and ended. workers: of those that
-    are watched, records as real ones report them.
+    Attributes:
+        coordinator: in order of time, without functions that began and ended.
+        workers: of those that are watched, records as real ones report them.
     """
 
     coordinator: list[Record] = field(default_factory=list)
@@ -34,10 +35,15 @@ class Story:
 class Simulated:
     """A run that was simulated.
 
-    status: "done", or "failed" with the error. attempts: of all functions, in the order of their
-    ends. steps: that were completed. step_s: of each step that rank 0 took. epochs: (number, end).
-    redone_steps: steps of workers that were computed again. moved: by worker, (N, 4). waited_s: of
-    each worker, for others. computed_s: of each worker.
+    Attributes:
+        status: "done", or "failed" with the error.
+        attempts: of all functions, in the order of their ends.
+        steps: that were completed.
+        step_s: of each step that rank 0 took.
+        epochs: (number, end).
+        redone_steps: steps of workers that were computed again.
+        moved: by worker, (N, 4). waited_s: of each worker, for others.
+        computed_s: of each worker.
     """
 
     status: str
@@ -95,7 +101,11 @@ _SHORT_MS = 0.05
 
 
 class Telling:
-    """Writes a story. watched: the workers whose steps are told."""
+    """Writes a story.
+
+    Args:
+        watched: the workers whose steps are told.
+    """
 
     def __init__(self, story: Story, fleet: Fleet, watched: Sequence[int]) -> None:
         self._story = story

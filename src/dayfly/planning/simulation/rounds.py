@@ -50,8 +50,10 @@ class Bucket:
 class Work:
     """The layers that a worker has: seconds of so many samples.
 
-    forward, backward: of all its layers. trained, kept: bytes that the optimizer trains, and of all
-    parameters and buffers. apply_s: of the optimizer.
+    Attributes:
+        forward, backward: of all its layers.
+        trained, kept: bytes that the optimizer trains, and of all parameters and buffers.
+        apply_s: of the optimizer.
     """
 
     forward: Affine
@@ -70,7 +72,11 @@ class Work:
         buffer: Flat,
         codec: str = "none",
     ) -> Work:
-        """Of the layers from number `first` on. codec: in which gradients travel."""
+        """Of the layers from number `first` on.
+
+        Args:
+            codec: in which gradients travel.
+        """
         times = size.backward[first : first + len(layers)]
         cut = len(layers) < len(size.forward)
         beside = Affine(size.pass_cpu_s / size.speed, 0.0) if cut else NOTHING
@@ -122,10 +128,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A round. began_N: each worker. computed_N: it has computed, which took it busy_N seconds.
-    ended_N: it can go on.
+    """A round.
 
-    windows: of the sums, by group of workers that sum. passes: of pipelines, by (stage, pass).
+    Attributes:
+        began_N: each worker.
+        computed_N: it has computed, which took it busy_N seconds.
+        ended_N: it can go on.
+        windows: of the sums, by group of workers that sum.
+        passes: of pipelines, by (stage, pass).
     """
 
     began_N: Floats
@@ -138,15 +148,23 @@ class Taken:
 
 
 class Rounds(ABC):
-    """A kind of round. steps: of it."""
+    """A kind of round.
+
+    Attributes:
+        steps: of it.
+    """
 
     steps: int
 
     @abstractmethod
     def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
         """Take a round: from when each worker is able to, and how much slower it computes each of
-        the steps; 0 for a step that it has done before. credit_N: seconds of the sums that a
-        predecessor has brought about, as what it put stays where it is."""
+        the steps; 0 for a step that it has done before.
+
+        Args:
+            credit_N: seconds of the sums that a predecessor has brought about, as what it put stays
+                where it is.
+        """
 
     @abstractmethod
     def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
@@ -158,8 +176,12 @@ def summed(
 ) -> tuple[float, list[Window]]:
     """Sum buckets one after another, each from when all of its group have it.
 
-    ready: of each bucket, when each member has it, (n,). While one's latencies pass, the lines
-    carry the next one. Returns when all have all sums.
+    While one's latencies pass, the lines carry the next one.
+
+    Returns when all have all sums.
+
+    Args:
+        ready: of each bucket, when each member has it, (n,).
     """
     free_s, done_s = -np.inf, -np.inf
     windows: list[Window] = []
@@ -176,7 +198,9 @@ def summed(
 def of_windows(windows: Sequence[Window], began_s: float, done_s: float) -> Spans:
     """How a worker spends a sum: its lines, and the wait for messages that are not there yet.
 
-    began_s: when it had something to send. done_s: when it had the sum.
+    Args:
+        began_s: when it had something to send.
+        done_s: when it had the sum.
     """
     told: Spans = {}
     downloads: list[tuple[float, float]] = []
@@ -202,8 +226,11 @@ def of_windows(windows: Sequence[Window], began_s: float, done_s: float) -> Span
 class Synchronous(Rounds):
     """A step of synchronous replicas, each of all the model.
 
-    samples_N: of each worker. data_N: seconds to get them. beside_s: what a step takes beside all
-    that. over_s: what a step takes longer than that says, or less.
+    Args:
+        samples_N: of each worker.
+        data_N: seconds to get them.
+        beside_s: what a step takes beside all that.
+        over_s: what a step takes longer than that says, or less.
     """
 
     steps = 1
@@ -262,7 +289,8 @@ class Synchronous(Rounds):
 class LocalSteps(Rounds):
     """A round of local SGD: steps by oneself, then one sum of models and optimizers.
 
-    own_KN: seconds of each of the steps, the optimizer's included.
+    Args:
+        own_KN: seconds of each of the steps, the optimizer's included.
     """
 
     def __init__(

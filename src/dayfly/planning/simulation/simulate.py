@@ -27,7 +27,13 @@ from dayfly.planning.simulation.scenario import Chance, Floats, Ints, Scenario
 def simulate(
     course: Course, scenario: Scenario, policy: Policy, watched: Sequence[int] = ()
 ) -> Simulated:
-    """Simulate a run. watched: workers of which every step is told. Pure: the seed decides."""
+    """Simulate a run.
+
+    Pure: the seed decides.
+
+    Args:
+        watched: workers of which every step is told.
+    """
     return _Run(course, scenario, policy, watched).run()
 
 

@@ -41,8 +41,13 @@ class _Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """What the stages of a pipeline are. works, links: of each. samples_RM: of each micro-batch of
-    each replica. outputs, gradients: bytes of a sample over each boundary, and back."""
+    """What the stages of a pipeline are.
+
+    Attributes:
+        works, links: of each.
+        samples_RM: of each micro-batch of each replica.
+        outputs, gradients: bytes of a sample over each boundary, and back.
+    """
 
     works: Sequence[Work]
     links: Sequence[LinkModel]
@@ -62,7 +67,8 @@ class Stages:
     ) -> dict[tuple[int, Pass], _Passed]:
         """Compute all passes, each when its stage is free and its input there.
 
-        data_s: seconds for a sample to be read at the first stage, and the fixed part of it.
+        Args:
+            data_s: seconds for a sample to be read at the first stage, and the fixed part of it.
         """
         count, numbers = len(self.works), range(self.samples_RM.shape[1])
         left = [list(order(stage, count, numbers)) for stage in range(count)]
@@ -176,8 +182,10 @@ class Stages:
 class Staged(Rounds):
     """A step of a pipeline.
 
-    phases: of each stage, of each of its buckets. tail_s: the small sum over all ranks. beside_s,
-    over_s: as of synchronous steps.
+    Args:
+        phases: of each stage, of each of its buckets.
+        tail_s: the small sum over all ranks.
+        beside_s, over_s: as of synchronous steps.
     """
 
     steps = 1

@@ -25,8 +25,15 @@ PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A plan as its planner has it. seconds, usd: of the run, by the planner's model. own: settings
-    that it decides. settings: of a run. wanted: of the job. limits: as `Point`'s."""
+    """A plan as its planner has it.
+
+    Attributes:
+        seconds, usd: of the run, by the planner's model.
+        own: settings that it decides.
+        settings: of a run.
+        wanted: of the job.
+        limits: as `Point`'s.
+    """
 
     target: Target
     kind: str

@@ -78,9 +78,12 @@ def proposed(
 ) -> Proposed:
     """What all planners find; a parameter server does nothing but sum whole models' gradients.
 
-    time_limit_s: of the search for pipelines. known: gets what is found; what it beats is left out.
+    Args:
+        time_limit_s: of the search for pipelines.
+        known: gets what is found; what it beats is left out.
 
-    Raises RequestError for what no planner can be asked.
+    Raises:
+        RequestError: for what no planner can be asked.
     """
     limited(target.profile)  # refuses a profile of no sizes, for all of them
     wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)

@@ -21,9 +21,14 @@ class Goal:
     """The cheapest within a deadline, the fastest within a budget, or the least weighted sum.
 
     Of both a deadline and a budget the cheapest that keeps them. None of them: FuncPipe's
-    recommendation. weights: alpha1 of dollars and alpha2 of seconds. objective: time, for the
-    fastest of all, or cost, for the cheapest. Raises RequestError for what is not above 0, and for
-    weights or an objective beside one of the others.
+    recommendation.
+
+    Raises RequestError for what is not above 0, and for weights or an objective beside one of the
+    others.
+
+    Attributes:
+        weights: alpha1 of dollars and alpha2 of seconds.
+        objective: time, for the fastest of all, or cost, for the cheapest.
     """
 
     deadline_s: float | None = None

@@ -56,8 +56,12 @@ _NEAR = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A candidate, predicted. by: virtual time or closed forms. messages: of the steps that were
-    gone through for it, by closed forms none."""
+    """A candidate, predicted.
+
+    Attributes:
+        by: virtual time or closed forms.
+        messages: of the steps that were gone through for it, by closed forms none.
+    """
 
     candidate: Candidate
     prediction: Prediction

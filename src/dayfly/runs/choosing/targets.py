@@ -81,9 +81,13 @@ class Target:
 
     @classmethod
     def of(cls, profile: Profile, known: Catalogue, prices: str | None = None) -> Target:
-        """Where a profile was made for. prices: in place of its platform's.
+        """Where a profile was made for.
 
-        Raises RequestError for a platform without prices.
+        Args:
+            prices: in place of its platform's.
+
+        Raises:
+            RequestError: for a platform without prices.
         """
         platform = known.platform(prices or profile.imitate or "aws-lambda")
         if platform.prices is None:
@@ -135,14 +139,22 @@ def targets_of_job(
 ) -> tuple[Target, ...]:
     """Each platform over each store; without stores, over those of its own provider.
 
-    name: the job's. stores: names; a pattern such as `vm-*` stands for all types and numbers of
-    servers that may be worth their price. memory_mib: none: usual sizes of each platform.
-    most_workers: functions at once, which servers have to serve. assumed: values of `Assumed`
-    by its names, one for all, or one a platform (of latency_s one a store). gpu: that functions are
-    to have; without platforms, those that have it. everywhere: in place of platforms all of the
-    catalogue, with what no row says lent by others (`places.lent`). A cold start that no
-    row says counts nothing, and is a note. Raises RequestError for what is not known, and what
-    else no row says.
+    A cold start that no row says counts nothing, and is a note.
+
+    Args:
+        name: the job's.
+        stores: names; a pattern such as `vm-*` stands for all types and numbers of servers that may
+            be worth their price.
+        memory_mib: none: usual sizes of each platform.
+        most_workers: functions at once, which servers have to serve.
+        assumed: values of `Assumed` by its names, one for all, or one a platform (of latency_s one
+            a store).
+        gpu: that functions are to have; without platforms, those that have it.
+        everywhere: in place of platforms all of the catalogue, with what no row says lent by others
+            (`places.lent`).
+
+    Raises:
+        RequestError: for what is not known, and what else no row says.
     """
     places = places_of(platforms, stores, gpu, known, everywhere=everywhere)
     if not places:
@@ -253,11 +265,15 @@ def targets_of_profiles(
 ) -> tuple[Target, ...]:
     """Each profile as it is, or over other stores, if it was made from the catalogue.
 
-    platforms: empty: the profiles' own; of another one a profile is made from the FLOPs of the
-    first, as of a job. stores, memory_mib, most_workers, assumed, gpu, everywhere: as of
-    `targets_of_job`; where a profile is of a place, it counts.
-    Raises RequestError for a profile without FLOPs on another platform, for profiles of different
-    jobs, for a measured one over another store, and for `assumed` where nothing is made.
+    Args:
+        platforms: empty: the profiles' own; of another one a profile is made from the FLOPs of the
+            first, as of a job.
+        stores, memory_mib, most_workers, assumed, gpu, everywhere: as of `targets_of_job`; where a
+            profile is of a place, it counts.
+
+    Raises:
+        RequestError: for a profile without FLOPs on another platform, for profiles of different
+            jobs, for a measured one over another store, and for `assumed` where nothing is made.
     """
     if len({profile.job for profile in profiles}) > 1:
         jobs = ", ".join(dict.fromkeys(profile.job for profile in profiles))

@@ -35,7 +35,12 @@ from dayfly.wire.engine import Engine
 
 @dataclass(slots=True)
 class Phase:
-    """A phase of a step. steps: what this worker computes in it. place: how its faults end."""
+    """A phase of a step.
+
+    Attributes:
+        steps: what this worker computes in it.
+        place: how its faults end.
+    """
 
     place: str
     steps: Synchronous

@@ -101,8 +101,10 @@ class Passage:
     ) -> Run:
         """Make these micro-batches ready to pass.
 
-        operation: name of their messages. learns: whether gradients come back. again: whether an
-        earlier attempt may have sent some of it.
+        Args:
+            operation: name of their messages.
+            learns: whether gradients come back.
+            again: whether an earlier attempt may have sent some of it.
         """
         kind = (order, tuple(micros), learns)
         made = self._usual.get(kind)

@@ -32,8 +32,11 @@ def check_plot(path: Path) -> None:
 def write_plot(choice: Choice, path: Path, papers: Sequence[PaperChoice] = ()) -> list[Path]:
     """Write a page, a picture, or both into a directory; returns what was written.
 
-    papers: what the papers' methods choose, for the page. Raises RequestError as `check_plot` does,
-    and if it cannot be written.
+    Args:
+        papers: what the papers' methods choose, for the page.
+
+    Raises:
+        RequestError: as `check_plot` does, and if it cannot be written.
     """
     check_plot(path)
     try:
@@ -51,7 +54,11 @@ def write_plot(choice: Choice, path: Path, papers: Sequence[PaperChoice] = ()) -
 
 
 def page(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
-    """All of it, in the reader's light or dark. papers: what the papers' methods choose."""
+    """All of it, in the reader's light or dark.
+
+    Args:
+        papers: what the papers' methods choose.
+    """
     return document(
         "choice.html",
         {

@@ -26,7 +26,11 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure. predicted, measured: in the unit that ends the name; None: not known."""
+    """One figure.
+
+    Attributes:
+        predicted, measured: in the unit that ends the name; None: not known.
+    """
 
     name: str
     predicted: float | None
@@ -44,10 +48,13 @@ class Compared:
 class Comparison:
     """A run by a plan. Names of figures end with their unit, as keys of results do.
 
-    totals: step, start-up, training and total time, cost, memory of each stage. kinds: dollars of
-    the bill. traffic: of all workers. parts: of a step, by what rank 0 did. differences: what was
-    not in the plan, in words.
-    unpredicted: why there is no prediction; None if there is one.
+    Attributes:
+        totals: step, start-up, training and total time, cost, memory of each stage.
+        kinds: dollars of the bill.
+        traffic: of all workers.
+        parts: of a step, by what rank 0 did.
+        differences: what was not in the plan, in words.
+        unpredicted: why there is no prediction; None if there is one.
     """
 
     totals: tuple[Compared, ...]

@@ -33,9 +33,12 @@ _LAST = {
 
 @dataclass(frozen=True, slots=True)
 class ScriptGeneration:
-    """One generation of workers, in seconds of the timeline. number: from 1.
+    """One generation of workers, in seconds of the timeline.
 
-    died: whether a death ended it, and all started again. end: how, in words.
+    Attributes:
+        number: from 1.
+        died: whether a death ended it, and all started again.
+        end: how, in words.
     """
 
     number: int
@@ -48,7 +51,11 @@ class ScriptGeneration:
 def lives(
     coordinator: Sequence[Event], times: Timeline, status: str
 ) -> tuple[ScriptGeneration, ...]:
-    """In order. status: of the run, which is how its last life ended."""
+    """In order.
+
+    Args:
+        status: of the run, which is how its last life ended.
+    """
     again: dict[int, StartedAgain] = {}
     number = 0
     for record in coordinator:

@@ -166,7 +166,11 @@ def element(name: str, *content: str, **attributes: float | str) -> str:
 
 
 def drawing(wide: int, high: int, label: str, parts: Iterable[str]) -> str:
-    """Returns a picture as wide as the page. label: what it shows, for those who cannot see it."""
+    """Returns a picture as wide as the page.
+
+    Args:
+        label: what it shows, for those who cannot see it.
+    """
     return (
         f'<div class="drawing"><svg viewBox="0 0 {wide} {high}" role="img" '
         f'aria-label="{text(label)}">{"".join(parts)}</svg></div>'
@@ -174,6 +178,10 @@ def drawing(wide: int, high: int, label: str, parts: Iterable[str]) -> str:
 
 
 def key(mark: str, name: str, size: int = 12) -> str:
-    """Returns a line of a drawing's key. mark: what stands before the name."""
+    """Returns a line of a drawing's key.
+
+    Args:
+        mark: what stands before the name.
+    """
     picture = f'<svg width="{size}" height="{size}" aria-hidden="true">{mark}</svg>'
     return f"<span>{picture}{text(name)}</span>"

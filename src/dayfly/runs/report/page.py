@@ -57,10 +57,15 @@ def write_report(
 ) -> Path:
     """Write the page of the run in `directory`, and return its path.
 
-    output: the page's file; None: `report.html` in the directory. bill: in place of the run's own,
-    such as one under another price list. run: the directory's files, if they were read already. The
-    same files make the same page. Raises RequestError if the directory holds no run, or the page
-    cannot be written.
+    The same files make the same page.
+
+    Args:
+        output: the page's file; None: `report.html` in the directory.
+        bill: in place of the run's own, such as one under another price list.
+        run: the directory's files, if they were read already.
+
+    Raises:
+        RequestError: if the directory holds no run, or the page cannot be written.
     """
     page = render(run or RunFiles.read(directory), bill)
     file = directory / "report.html" if output is None else output
@@ -76,7 +81,11 @@ def write_report(
 
 
 def render(run: RunFiles, bill: Json | None = None) -> str:
-    """The page of a run. bill: in place of the run's own."""
+    """The page of a run.
+
+    Args:
+        bill: in place of the run's own.
+    """
     coordinator = lives.on_page(run.record, run.events.coordinator)
     times = timeline(coordinator, run.events.workers, running=run.running, of_script=run.of_script)
     lived = lives.lives(run.events.coordinator, times, run.status) if run.of_script else ()

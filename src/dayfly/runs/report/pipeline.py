@@ -24,7 +24,11 @@ from dayfly.runs.report.stages import Stages, in_ms
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A run whose model was cut. works: what its workers told of their steps, so far."""
+    """A run whose model was cut.
+
+    Attributes:
+        works: what its workers told of their steps, so far.
+    """
 
     stages: Stages
     works: Sequence[Work]

@@ -91,8 +91,11 @@ class _Shown:
 class RunFiles:
     """A run's files, as parsed.
 
-    record: `run.json`. running: whether a coordinator runs it right now. history, bill: None until
-    the run has ended once; a bill is shown as it is, so it stays JSON.
+    Attributes:
+        record: `run.json`.
+        running: whether a coordinator runs it right now.
+        history, bill: None until the run has ended once; a bill is shown as it is, so it stays
+            JSON.
     """
 
     directory: Path
@@ -173,11 +176,15 @@ def rebill(
 ) -> Bill:
     """Bill a run anew, from the events in its directory, however it ended.
 
-    prices: name of a platform; None: the run's own lists. store: whose prices the store's part has;
-    None: it costs nothing, but in a simulation of a store that was named. own: a catalogue of the
-    user's; None: the run's, if it had one. events: of the directory, if they were read already.
+    Args:
+        prices: name of a platform; None: the run's own lists.
+        store: whose prices the store's part has; None: it costs nothing, but in a simulation of a
+            store that was named.
+        own: a catalogue of the user's; None: the run's, if it had one.
+        events: of the directory, if they were read already.
 
-    Raises RequestError if the directory holds no run, or the catalogue lacks what is asked for.
+    Raises:
+        RequestError: if the directory holds no run, or the catalogue lacks what is asked for.
     """
     record = read_any(directory)
     known = Catalogue(own.expanduser()) if own is not None else catalogue(record.settings)

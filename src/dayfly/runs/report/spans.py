@@ -59,7 +59,11 @@ _OWN_WORK = ("compute", "forward", "backward", "apply")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something a worker did, from `start_s` to `end_s`. kind: a key of `ROWS`, or a new one."""
+    """Something a worker did, from `start_s` to `end_s`.
+
+    Attributes:
+        kind: a key of `ROWS`, or a new one.
+    """
 
     kind: str
     start_s: float
@@ -68,7 +72,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of one worker. computed: False if it was taken from the message log."""
+    """A step of one worker.
+
+    Attributes:
+        computed: False if it was taken from the message log.
+    """
 
     number: int
     start_s: float
@@ -132,7 +140,13 @@ KINDS: Mapping[str, str] = {"f": "forward", "b": "backward"}
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of one micro-batch. what: a key of `KINDS`. In seconds of whoever made it."""
+    """One pass of one micro-batch.
+
+    In seconds of whoever made it.
+
+    Attributes:
+        what: a key of `KINDS`.
+    """
 
     what: str
     micro_batch: int
@@ -144,8 +158,11 @@ class Pass:
 class Work:
     """What a worker did in a step, in milliseconds since its beginning.
 
-    key: (generation, step). began_s: unix seconds. passes: (what, micro-batch, from, to), in order.
-    apply, up, down: (from, to), in order and apart from each other.
+    Attributes:
+        key: (generation, step).
+        began_s: unix seconds.
+        passes: (what, micro-batch, from, to), in order.
+        apply, up, down: (from, to), in order and apart from each other.
     """
 
     worker: int
@@ -229,7 +246,10 @@ _TRANSFER = ("upload", "download")
 def step_parts(records: Sequence[Told]) -> dict[str, float]:
     """Medians over the steps that a worker computed, in seconds; empty before the first.
 
-    records: a worker's. Of local SGD, a step is an equal share of its round.
+    Of local SGD, a step is an equal share of its round.
+
+    Args:
+        records: a worker's.
     """
     rounds = [one for one in records if isinstance(one, RoundTold) and one.computed]
     steps = [one for one in records if isinstance(one, StepTold) and one.computed]

@@ -26,10 +26,12 @@ _SCHEDULES = {"fill-drain": "fill-drain", "1f1b": "1F1B"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """A pipeline's form. cut: the first layer of each stage but the first.
+    """A pipeline's form.
 
-    micro_batches: a replica's; 0 where the settings leave them to the job. memory_mib: of each
-    stage's functions, None where nobody said.
+    Attributes:
+        cut: the first layer of each stage but the first.
+        micro_batches: a replica's; 0 where the settings leave them to the job.
+        memory_mib: of each stage's functions, None where nobody said.
     """
 
     cut: tuple[int, ...]
@@ -116,9 +118,11 @@ _SLOWER = 1.05
 class StageTimes:
     """Medians of one stage, over its replicas and steps; milliseconds.
 
-    forward_ms, backward_ms: of a micro-batch. computing_ms, up_ms, down_ms: of a step, how long
-    each lane is busy. bubble: the share of a step, 0 to 1, in which nothing is computed;
-    bare_transfer_ms of it something is moved, and in waiting_ms nothing.
+    Attributes:
+        forward_ms, backward_ms: of a micro-batch.
+        computing_ms, up_ms, down_ms: of a step, how long each lane is busy.
+        bubble: the share of a step, 0 to 1, in which nothing is computed; bare_transfer_ms of it
+            something is moved, and in waiting_ms nothing.
     """
 
     stage: int

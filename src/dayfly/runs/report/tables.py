@@ -115,7 +115,8 @@ def work_table(timeline: Timeline) -> str:
 def attempts_table(timeline: Timeline, *, of_script: bool = False) -> str:
     """When every function began, how long it lived and how it ended.
 
-    of_script: each worker has one attempt in each life of all, which count from 1.
+    Args:
+        of_script: each worker has one attempt in each life of all, which count from 1.
     """
     rows = [
         (

@@ -37,11 +37,14 @@ _SKEW_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One invocation, in seconds of the timeline. life: counted from 0, by the attempts seen.
+    """One invocation, in seconds of the timeline.
 
-    ready_s: the handler began; None: nobody told. end: "done", "stopped", "hand-over", "death",
-    "cancelled", "lifetime", "running", or "lost" if its coordinator was killed. why: the cause of a
-    death.
+    Attributes:
+        life: counted from 0, by the attempts seen.
+        ready_s: the handler began; None: nobody told.
+        end: "done", "stopped", "hand-over", "death", "cancelled", "lifetime", "running", or "lost"
+            if its coordinator was killed.
+        why: the cause of a death.
     """
 
     life: int
@@ -86,8 +89,11 @@ class Pause:
 class Timeline:
     """Seconds count from the run's first event, pauses left out.
 
-    origin_s: that event, unix seconds. as_of_s: the last event, unix seconds.
-    checkpoints: (second, step). rollbacks: with the second at which they were.
+    Attributes:
+        origin_s: that event, unix seconds.
+        as_of_s: the last event, unix seconds.
+        checkpoints: (second, step).
+        rollbacks: with the second at which they were.
     """
 
     origin_s: float

@@ -28,7 +28,11 @@ def register() -> None:
 
 
 def make_group(options: Any, backend_options: Any) -> Any:
-    """A group for torch. options: torch's `_DistributedBackendOptions`."""
+    """A group for torch.
+
+    Args:
+        options: torch's `_DistributedBackendOptions`.
+    """
     from dayfly.runs.scripts.standalone import join_alone, leave_alone
     from dayfly.wire.process_group.endpoint import joined, new_group
 

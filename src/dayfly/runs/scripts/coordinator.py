@@ -86,13 +86,21 @@ class _ScriptRecorder(Recorder):
             self.alone(ended)
 
     def start_again(self, cause: str, *, died: bool) -> None:
-        """All workers start again, in the next generation. died: or a lifetime ended."""
+        """All workers start again, in the next generation.
+
+        Args:
+            died: or a lifetime ended.
+        """
         self.cause = cause
         self.write("coordinator", kind="started again", cause=cause, died=died)
 
 
 class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]):
-    """A script's. output: where the functions' output is shown."""
+    """A script's.
+
+    Args:
+        output: where the functions' output is shown.
+    """
 
     handler = "dayfly.runs.scripts.worker:main"
     recorder_kind = _ScriptRecorder

@@ -98,9 +98,11 @@ class ScriptTask(FunctionTask):
 def variables(task: ScriptTask, threads: int) -> dict[str, str]:
     """The environment of a worker of torchrun's (torch 2.13, `LocalElasticAgent`), and our own.
 
-    threads: of this process, for those that it starts. MASTER_ADDR and MASTER_PORT lead nowhere,
-    as nothing here needs them; the port is the run's own, so that scripts that open one of their
-    own do not meet those of other runs.
+    MASTER_ADDR and MASTER_PORT lead nowhere, as nothing here needs them; the port is the run's own,
+    so that scripts that open one of their own do not meet those of other runs.
+
+    Args:
+        threads: of this process, for those that it starts.
     """
     rank, size = str(task.rank), str(task.world_size)
     port = 20_000 + zlib.crc32(task.run.encode()) % 10_000
@@ -131,8 +133,11 @@ def variables(task: ScriptTask, threads: int) -> dict[str, str]:
 def prepare(task: ScriptTask, *, channel: Channel, context: Context) -> Iterator[None]:
     """Run a script within: it finds all that torchrun would have set up, over the wire.
 
-    channel: open, and kept open; the coordinator serves it with a `StoreServer`. The process has
-    joined it (see `process_group.endpoint`). All is as before at the end, whatever the script did.
+    The process has joined it (see `process_group.endpoint`). All is as before at the end, whatever
+    the script did.
+
+    Args:
+        channel: open, and kept open; the coordinator serves it with a `StoreServer`.
     """
     store = ChannelStore(channel, task.rank)
     life = ScriptLifetime(
@@ -156,14 +161,19 @@ _MONITORED, _SET_TIMEOUT = "monitored_barrier", "_set_pg_timeout"
 def wire_backend(asked: str, known: Collection[str]) -> str:
     """The backend that a group gets; `asked` is as torch has it, such as `cpu:gloo,cuda:nccl`.
 
-    known: the backends that torch knows; a request for others is torch's to refuse.
+    Args:
+        known: the backends that torch knows; a request for others is torch's to refuse.
     """
     names = {part.rpartition(":")[2].strip() for part in asked.lower().split(",")}
     return asked if names == {"fake"} or not names <= set(known) else NAME
 
 
 class Wiring:
-    """One rank's. store: a torch Store of all ranks of the run."""
+    """One rank's.
+
+    Args:
+        store: a torch Store of all ranks of the run.
+    """
 
     def __init__(self, rank: int, world_size: int, store: Any) -> None:
         self._rank = rank

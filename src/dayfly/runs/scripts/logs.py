@@ -34,7 +34,11 @@ class PrintedLines:
         self._shown_s = float("-inf")
 
     def feed(self, text: str, now_s: float) -> list[str]:
-        """The lines that are to be shown now. now_s: of a clock that never goes back."""
+        """The lines that are to be shown now.
+
+        Args:
+            now_s: of a clock that never goes back.
+        """
         *whole, self._pending = (self._pending + text).split("\n")
         lines = []
         for line in whole:

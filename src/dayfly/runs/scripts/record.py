@@ -22,9 +22,10 @@ from dayfly.runs.result import Result
 class ScriptSettings(FunctionSettings):
     """Options of a run of a script, beside those of its functions. Raises RequestError as they do.
 
-    max_restarts: how often all workers start again after one died; kills from outside and lifetimes
-    that end are not counted. log_budget_mib: None: a quarter of the free space for files, 1 GiB
-    elsewhere.
+    Attributes:
+        max_restarts: how often all workers start again after one died; kills from outside and
+            lifetimes that end are not counted.
+        log_budget_mib: None: a quarter of the free space for files, 1 GiB elsewhere.
     """
 
     max_restarts: int = 3
@@ -52,8 +53,11 @@ class Script:
     def find(cls, what: str, *, module: bool, cwd: Path, path: Sequence[str] | None = None) -> Self:
         """The script of a name: of a file, or of a module as of `python -m`; it is not run.
 
-        path: where modules are searched, after the current directory; None: sys.path. Raises
-        RequestError if there is none, or it is no Python.
+        Args:
+            path: where modules are searched, after the current directory; None: sys.path.
+
+        Raises:
+            RequestError: if there is none, or it is no Python.
         """
         searched = [str(cwd), *(sys.path if path is None else path)]
         file, name = _module(what, searched) if module else (cwd / what, None)
@@ -115,7 +119,11 @@ def _spec(name: str, path: Sequence[str]) -> ModuleSpec | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptRecord(RunRecord):
-    """A script's. deaths: in how many of the generations before a worker died."""
+    """A script's.
+
+    Attributes:
+        deaths: in how many of the generations before a worker died.
+    """
 
     kind: ClassVar[str] = SCRIPT
 

@@ -41,8 +41,11 @@ _BUDGET_BYTES, _AHEAD_BYTES = 4 * 2**30, 2**20
 def join_alone(store: Any, rank: int, size: int) -> None:
     """Join an endpoint of this process's own, with a group that has all ranks.
 
-    store: torch's, of that group. Raises RequestError for a channel's address that is none, and
-    WireError for a channel that cannot be made.
+    Raises RequestError for a channel's address that is none, and WireError for a channel that
+    cannot be made.
+
+    Args:
+        store: torch's, of that group.
     """
     alone = _Standalone(store, rank, size)
     join(alone.endpoint)

@@ -190,9 +190,12 @@ def run_as_main(
 ) -> None:
     """Run a program until its threads and its exit functions are through.
 
-    module: its full name if it is run by that, as by `python -m`; its package is imported first.
     Raises what the program raises, but not SystemExit that stands for success. A process that the
     program forked, and that comes to its end here, too, ends.
+
+    Args:
+        module: its full name if it is run by that, as by `python -m`; its package is imported
+            first.
     """
     __tracebackhide__ = True
     os.chdir(cwd)

@@ -257,7 +257,10 @@ class CollectiveConformance:
     ) -> None:
         """Lanes run beside each other, and requests pass each other: `after` says all that counts.
 
-        Also with a share of the sums stored. in_list_order: one operation at a time.
+        Also with a share of the sums stored.
+
+        Args:
+            in_list_order: one operation at a time.
         """
         for seed in range(25):
             drawn = Random(seed)

@@ -51,9 +51,11 @@ Known = Incumbents[Found]
 class Case:
     """A model, and what is known of its plans so far.
 
-    classes: (V, 2), forward lags more than, and at most. bounds: (V, 3, L + 1, columns), the tables
-    FR, KB, K of each. fewest: (2, L + 1), functions and vCPUs of a prefix at least. most: (2,), of
-    a plan.
+    Attributes:
+        classes: (V, 2), forward lags more than, and at most.
+        bounds: (V, 3, L + 1, columns), the tables FR, KB, K of each.
+        fewest: (2, L + 1), functions and vCPUs of a prefix at least.
+        most: (2,), of a plan.
     """
 
     number: int

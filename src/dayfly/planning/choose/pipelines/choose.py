@@ -123,9 +123,11 @@ def _needs_bytes(place: _Place, number: int, copies: Sequence[float]) -> float:
 class Choice:
     """What was found, and how sure it is.
 
-    front: seconds and dollars of one step. gap: certified: for every plan that there is, the front
-    has one that takes at most (1 + gap) of its seconds and costs at most (1 + gap) of its dollars.
-    0.0: nothing is better than the front, but for rounding (less than 10^-9 of it).
+    Attributes:
+        front: seconds and dollars of one step.
+        gap: certified: for every plan that there is, the front has one that takes at most (1 + gap)
+            of its seconds and costs at most (1 + gap) of its dollars. 0.0: nothing is better than
+            the front, but for rounding (less than 10^-9 of it).
     """
 
     front: Front[PipelinePlan]
@@ -142,10 +144,13 @@ def choose(
 ) -> Choice:
     """All plans that none dominates, of one problem or of several together, such as of stores.
 
-    time_limit_s: of CPU time; after so long the search ends with what it has, and a gap, unless it
-    is through; a first look is taken in any case. None: it goes on until it is exact. compiled:
-    whether by numba, which has to be installed; None: if it is, and worth it (`engine`). Raises
-    RequestError, with the nearest that would do, if no problem has a plan.
+    Raises RequestError, with the nearest that would do, if no problem has a plan.
+
+    Args:
+        time_limit_s: of CPU time; after so long the search ends with what it has, and a gap, unless
+            it is through; a first look is taken in any case. None: it goes on until it is exact.
+        compiled: whether by numba, which has to be installed; None: if it is, and worth it
+            (`engine`).
     """
     if not problems:
         raise RequestError("nothing to choose among: give a problem")

@@ -104,8 +104,10 @@ _WORTH_LOADING = 600
 class SearchLoops:
     """The loops (`kernels` says what each does), and how finely bounds are worth making with them.
 
-    columns: of tables at most. classes: of plans by their forward lag, about so many. descents:
-    plans to make of each class's table, at most.
+    Attributes:
+        columns: of tables at most.
+        classes: of plans by their forward lag, about so many.
+        descents: plans to make of each class's table, at most.
     """
 
     tables: Callable[..., Any]

@@ -37,7 +37,8 @@ def tables(
 ) -> Array:
     """FR, KB, K (3, L + 1, columns) of stages whose forward lag is `most` at most.
 
-    cost: units of each option.
+    Args:
+        cost: units of each option.
     """
     count, options = below.shape
     last = columns - 1
@@ -90,8 +91,11 @@ def descend(
 ) -> Ints:
     """Stages that K leads to, from its end: (stages, 2) of last layer and option, last stage first.
 
-    found: `tables` of `most`. Nothing, if nothing fits. As K takes the least of both its sides
-    apart, the plan may take longer than K says.
+    Nothing, if nothing fits. As K takes the least of both its sides apart, the plan may take longer
+    than K says.
+
+    Args:
+        found: `tables` of `most`.
     """
     count, options = below.shape
     fr, k_ = found[0], found[2]
@@ -122,8 +126,10 @@ def descend(
 def reach(q: int, classes: Array, bounds: Array, tau: Array) -> Array:
     """What h, h + Db and psi of a label have to stay below, to improve: (3, V, columns), by c.
 
-    Of classes v and above, and each of the three by itself: a necessary condition. bounds:
-    (V, 3, L + 1, columns), the tables of each class.
+    Of classes v and above, and each of the three by itself: a necessary condition.
+
+    Args:
+        bounds: (V, 3, L + 1, columns), the tables of each class.
     """
     count, columns = bounds.shape[0], bounds.shape[3]
     found = np.full((3, count, columns), -np.inf)
@@ -168,12 +174,17 @@ def expand(
 ) -> tuple[Array, Ints, int]:
     """All labels whose first stage begins at layer q, that may become better than what is known.
 
-    labels: (n, FIELDS), those of later layers, the last layers first. begins: (n,), where their
-    first stages begin. uses: (2, K), functions and vCPUs of options. most: (2,), of a plan. fewest:
-    (2, L + 1), of a prefix of so many layers at least. limits: `reach` of q. What a label has left
-    is the least of its limits over what it takes itself. Gives the new ones, (m, 2) of their
-    options and of the label that each goes on from, and how many were left out for having too
-    many functions or vCPUs alone.
+    What a label has left is the least of its limits over what it takes itself. Gives the new ones,
+    (m, 2) of their options and of the label that each goes on from, and how many were left out for
+    having too many functions or vCPUs alone.
+
+    Args:
+        labels: (n, FIELDS), those of later layers, the last layers first.
+        begins: (n,), where their first stages begin.
+        uses: (2, K), functions and vCPUs of options.
+        most: (2,), of a plan.
+        fewest: (2, L + 1), of a prefix of so many layers at least.
+        limits: `reach` of q.
     """
     options, columns, count = below.shape[1], limits.shape[2], len(classes)
     room, n, left_out = 1024, 0, 0
@@ -224,8 +235,9 @@ def expand(
 def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
     """Which labels of one boundary to keep; they come by rising c (see `labels` for the rule).
 
-    backward: least seconds of all layers below, of one micro-batch. by_uses: whether fewer
-    functions and vCPUs are an advantage.
+    Args:
+        backward: least seconds of all layers below, of one micro-batch.
+        by_uses: whether fewer functions and vCPUs are an advantage.
     """
     kept = np.empty(len(labels), dtype=np.int64)
     n = 0
@@ -252,9 +264,13 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
 def transfers(paces: Array, limits: Array, longest: int, between: Array, shards: int) -> Array:
     """Hydrozoa's least C, and its shards: (shards + 1,), C and the lengths from the last shard on.
 
-    paces: (3, L + 1, L), by a shard's end and length - 1; what is not within limits (3,) is not
-    allowed. longest: length of those that are, at most. between: (L,), transfer before each layer.
     C is inf if none are allowed.
+
+    Args:
+        paces: (3, L + 1, L), by a shard's end and length - 1; what is not within limits (3,) is not
+            allowed.
+        longest: length of those that are, at most.
+        between: (L,), transfer before each layer.
     """
     count = len(between)
     lengths = np.zeros((shards, count + 1), dtype=np.int64)

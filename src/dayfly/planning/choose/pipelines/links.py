@@ -147,7 +147,11 @@ class _Box:
 def search_over_links(
     problem: StagesOverLinks, loops: SearchLoops, deadline: float | None
 ) -> tuple[list[Point[PipelinePlan]], float]:
-    """The front, and its gap; nothing, if nothing fits. deadline: of time.process_time."""
+    """The front, and its gap; nothing, if nothing fits.
+
+    Args:
+        deadline: of time.process_time.
+    """
     known: Known = Incumbents()
     boxes: list[tuple[float, int, _Box]] = []
     order = count()

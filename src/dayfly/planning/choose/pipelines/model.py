@@ -106,7 +106,11 @@ class Incumbents(Generic[P]):
         self.plans = [plans[at] for at in keep.tolist()]
 
     def tau(self, usd_per_s: Array, within: float = 0.0) -> Array:
-        """Of prices above 0; finite. within: only what is better by this part counts."""
+        """Of prices above 0; finite.
+
+        Args:
+            within: only what is better by this part counts.
+        """
         if not len(self.seconds):
             return np.full(len(usd_per_s), _ENDLESS_S)
         at_price = self.usd[:, None] / usd_per_s
@@ -119,10 +123,13 @@ class StepModel:
     """(L, L, K) by last layer, first layer, option; `below_...` (L, K) by first layer. Rows lie one
     after another in memory, which compiled loops ask for.
 
-    forward_s: forward, with the side of the boundary above. own_s: the same and backward. lag_f_s,
-    lag_b_s, tail_s: see above; lag_f_s is inf where the layers do not fit. backward_s: (L, K), of
-    one layer, without boundaries. usd_per_s: (K,), of a stage's functions together. uses: (2, K),
-    how many these are, and thousandths of their vCPUs.
+    Attributes:
+        forward_s: forward, with the side of the boundary above.
+        own_s: the same and backward.
+        lag_f_s, lag_b_s, tail_s: see above; lag_f_s is inf where the layers do not fit.
+        backward_s: (L, K), of one layer, without boundaries.
+        usd_per_s: (K,), of a stage's functions together.
+        uses: (2, K), how many these are, and thousandths of their vCPUs.
     """
 
     forward_s: Array
@@ -147,7 +154,11 @@ class StepModel:
 def over_store(
     problem: StagesOverStore, choices: Sequence[tuple[int, int]], *, pipelined: bool
 ) -> StepModel:
-    """FuncPipe's model. choices: memory option and replicas of each k."""
+    """FuncPipe's model.
+
+    Args:
+        choices: memory option and replicas of each k.
+    """
     p, count = problem, len(problem.layers)
     s, a, o, g = (
         np.array([getattr(layer, f"{name}_bytes") for layer in p.layers])

@@ -52,9 +52,12 @@ class LayerBytes:
 class MemoryOption:
     """Functions, or containers, that a stage may have.
 
-    forward_s, backward_s: of a micro-batch, for each layer. bytes_per_s: W_j. base_bytes: s_0.
-    usd_per_s, vcpus: of one function. room_bytes: of the memory that s_0, a and s are in, such as a
-    GPU's; None: memory_mib.
+    Attributes:
+        forward_s, backward_s: of a micro-batch, for each layer.
+        bytes_per_s: W_j.
+        base_bytes: s_0.
+        usd_per_s, vcpus: of one function.
+        room_bytes: of the memory that s_0, a and s are in, such as a GPU's; None: memory_mib.
     """
 
     memory_mib: int
@@ -87,14 +90,20 @@ class MemoryOption:
 class StagesOverStore:
     """FuncPipe's problem: cut, memory of each stage, replicas, collective, over one store.
 
-    degrees: all d to consider; those that do not divide micro_batches (M) are left out. pipelined:
-    which scatter-reduces to consider: pipelined, plain, or both. copies: of its parameters, that a
-    function holds at most, with one replica and with several. functions_at_once, vcpus_at_once: the
-    platform's limits; None: no limit. mixed: whether stages may have different numbers of replicas,
-    which the paper does not allow. store: its name, for words. store_bytes_per_s: what it carries
-    each way for all functions together; infinite: any. The replicas of a stage share it, as they
-    all transfer at once; that stages share it, too, is left to virtual time. Raises RequestError
-    for what is empty, below its bounds, or does not fit the rest.
+    The replicas of a stage share it, as they all transfer at once; that stages share it, too, is
+    left to virtual time.
+
+    Raises RequestError for what is empty, below its bounds, or does not fit the rest.
+
+    Attributes:
+        degrees: all d to consider; those that do not divide micro_batches (M) are left out.
+        pipelined: which scatter-reduces to consider: pipelined, plain, or both.
+        copies: of its parameters, that a function holds at most, with one replica and with several.
+        functions_at_once, vcpus_at_once: the platform's limits; None: no limit.
+        mixed: whether stages may have different numbers of replicas, which the paper does not
+            allow.
+        store: its name, for words.
+        store_bytes_per_s: what it carries each way for all functions together; infinite: any.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -151,7 +160,9 @@ class StagesOverStore:
 class MicroBatches:
     """One way to make micro-batches of a step's batch: they are M, all replicas' together.
 
-    layers: bytes of a micro-batch. container: the containers, with seconds of a micro-batch.
+    Attributes:
+        layers: bytes of a micro-batch.
+        container: the containers, with seconds of a micro-batch.
     """
 
     micro_batches: int
@@ -168,9 +179,13 @@ class MicroBatches:
 class StagesOverLinks:
     """Hydrozoa's problem: A x B containers and micro-batches, direct links, ring all-reduce.
 
-    containers: all numbers A x B to consider. micro_batches: all ways to consider; A must divide M.
-    ring_s_per_byte, ring_round_s: what a ring takes beside sending (its alpha and beta). copies:
-    as in `StagesOverStore`. Raises RequestError for what is empty or below its bounds.
+    Raises RequestError for what is empty or below its bounds.
+
+    Attributes:
+        containers: all numbers A x B to consider.
+        micro_batches: all ways to consider; A must divide M.
+        ring_s_per_byte, ring_round_s: what a ring takes beside sending (its alpha and beta).
+        copies: as in `StagesOverStore`.
     """
 
     micro_batches: tuple[MicroBatches, ...]
@@ -209,10 +224,14 @@ def _check_sizes(layers: Sequence[LayerBytes], options: Sequence[MemoryOption]) 
 class PipelinePlan:
     """Stages of layers, what functions each has, and how a step is split.
 
-    starts: layers that begin a stage, but for the first. options: of each stage, its index in the
-    problem's; 0 over links. memory_mib, replicas: of each stage's functions. micro_batches: M of a
-    step, all replicas' together. collective: `pipelined`, `scatter-reduce` or `ring`, a name of
-    `dayfly train --collective`. store: its name; empty over links. layers: L.
+    Attributes:
+        starts: layers that begin a stage, but for the first.
+        options: of each stage, its index in the problem's; 0 over links.
+        memory_mib, replicas: of each stage's functions.
+        micro_batches: M of a step, all replicas' together.
+        collective: `pipelined`, `scatter-reduce` or `ring`, a name of `dayfly train --collective`.
+        store: its name; empty over links.
+        layers: L.
     """
 
     layers: int

@@ -66,8 +66,11 @@ def search(
 ) -> None:
     """Adds all plans that are better than what is known, by more than the part `within`.
 
-    beam: only those that a few labels of each price lead to. deadline: of time.process_time.
     Raises OutOfTime.
+
+    Args:
+        beam: only those that a few labels of each price lead to.
+        deadline: of time.process_time.
     """
     left_out = _search(case, loops, known, beam, within, deadline, by_uses=False)
     if left_out and not beam:
@@ -199,7 +202,8 @@ def search_over_store(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
-    deadline: of time.process_time; the first look is always taken.
+    Args:
+        deadline: of time.process_time; the first look is always taken.
     """
     known: Known = Incumbents()
     ways = [way for problem in problems for way in _ways(problem)]
