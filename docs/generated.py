@@ -181,9 +181,10 @@ def _meaning(owner: type, field: Field[Any]) -> str:
 
 
 def _said(text: str, name: str) -> str:
-    listed = re.search(rf"^ +{name}: (.*(?:\n {{8,}}.*)*)", text, re.MULTILINE)
+    names = rf"(?:\w+, )*{name}(?:, \w+)*"
+    listed = re.search(rf"^ +{names}: (.*(?:\n {{8,}}.*)*)", text, re.MULTILINE)
     if listed is not None:
-        return _sentence(listed[1])
+        return _sentence(listed[1]).removesuffix(".")
     for paragraph in text.split("\n\n"):
         whole = f" {_sentence(paragraph)}"
         running = re.search(
