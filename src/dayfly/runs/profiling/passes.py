@@ -237,15 +237,15 @@ class TimedSteps(Synchronous):
     def __init__(self, steps: Synchronous, clock: Callable[[], float]) -> None:
         self._steps = steps
         self._clock = clock
-        self.flat = steps.flat
-        self.own_loss = 0.0
         self.compute_s = 0.0
         self.apply_s = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._steps, name)
 
     def compute(self, *args: Any, **named: Any) -> None:
         began = self._clock()
         self._steps.compute(*args, **named)
-        self.own_loss = self._steps.own_loss
         self.compute_s = self._clock() - began
 
     def apply(self) -> tuple[float, Wishes]:
