@@ -50,7 +50,6 @@ QUICK = (
     "ce-scaling-9",
     "ce-scaling-12",
     "ce-scaling-18",
-    "funcpipe-8",
     "hydrozoa-6",
 )
 
@@ -130,6 +129,7 @@ def test_a_choice_is_the_best_of_its_weight_and_fits() -> None:
         pipeline.choose((layer(1e9, 10**11),), 16, at_lambda())
 
 
+@pytest.mark.slow  # a search of 15 s; the smaller models are above
 def test_amoebanet_d36_is_as_in_figure_1() -> None:
     """Eight functions of eight samples compute for 6 s, and communicate nearly 6 times as long."""
     peer = lambda_ml(whole("amoebanet_d36"), 64, at_lambda())

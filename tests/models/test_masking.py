@@ -91,6 +91,7 @@ def job(data: Path, **changes: Any) -> dayfly.Job:
     return dayfly.Job(**given)
 
 
+@pytest.mark.slow  # it trains twice; what is masked is above
 @pytest.mark.long
 def test_a_small_bert_finds_words_and_the_workers_make_no_difference(tmp_path: Path) -> None:
     asked = job(write_wikitext(tmp_path))

@@ -18,6 +18,7 @@ LIFETIME_S = 11.0
 SLOWLY = small.Slowly(2.5, 0.5)
 
 
+@pytest.mark.slow  # in the suite: test_scaling.py, "successors of all are there before"
 def test_a_run_of_functions_that_live_11_s(data: Path, tmp_path: Path) -> None:
     reference = dayfly.train(
         small.job(data), workers=2, run_dir=tmp_path / "undisturbed", progress=False

@@ -97,6 +97,7 @@ def test_random_deaths_leave_the_same_bits(
     assert small.history(run)["step_loss"] == small.history(alone(3, k))["step_loss"]
 
 
+@pytest.mark.slow  # it takes several lifetimes; deaths within a round are in test_rollback.py
 def test_lives_shorter_than_a_round_go_on_within_it(
     data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:

@@ -181,6 +181,7 @@ def reset(replica: Replica) -> None:
     replica.optimizers[""].state.clear()
 
 
+@pytest.mark.slow  # a result of learning; that momentum is averaged is above, bit by bit
 @pytest.mark.long
 def test_resetting_momentum_harms_and_averaging_it_cures() -> None:
     """KubeML's figure 4.10: four workers, a merge every two steps, measured on unseen digits."""
