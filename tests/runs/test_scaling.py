@@ -271,7 +271,7 @@ def test_a_resume_with_other_settings_outdoes_what_was_asked_before(
     run = dayfly.resume(directory, workers=1, progress=False)
     assert run.result.workers == 1
     (answer,) = [one for one in small.events(directory, "coordinator") if one["kind"] == "change"]
-    assert answer["refused"] == "the run was resumed with another workers after that was asked for"
+    assert answer["refused"] == "the run was resumed with workers 1 after that was asked for"
 
 
 def test_another_cut_in_mid_run_leaves_the_same_bits(data: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ a minimum add belongs to compute. Measuring the job for the plan of a run is a l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
@@ -174,10 +175,10 @@ def bill(
     of_lists = {one.name: one for one in priced_as or [platform]}
     invocations = [_invocation(*pair) for pair in zip(used, priced_as, strict=True)]
     traffic = moved or {}
-    names = sorted({one.function for one in used} | traffic.keys(), key=_in_order)
+    names = sorted({_worker_of(one.function) for one in used} | traffic.keys(), key=_in_order)
     of_function: dict[str, list[dict[str, Any]]] = {}
     for row in invocations:
-        of_function.setdefault(row["function"], []).append(row)
+        of_function.setdefault(_worker_of(row["function"]), []).append(row)
     functions = [
         _function(
             name,
@@ -295,6 +296,11 @@ def _function(
         "store_transfer_usd": transfer_usd,
         "cost_usd": sum(row["cost_usd"] for row in rows) + requests_usd + transfer_usd,
     }
+
+
+def _worker_of(function: str) -> str:
+    """The name of a row; functions of one worker are `worker-3` and `successor-3` by turns."""
+    return re.sub(r"^successor-", "worker-", function)
 
 
 def _in_order(function: str) -> tuple[str, int]:

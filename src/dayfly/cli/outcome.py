@@ -137,13 +137,19 @@ def say(text: str) -> None:
         os.close(nowhere)
 
 
+def _status(run: Run | ScriptRun) -> str:
+    result = run.result
+    if result.stop_reason is None:
+        return result.status
+    epochs = f", after {result.epochs} epochs" if result.epochs else ""
+    return f"{result.status}{epochs} ({result.stop_reason})"
+
+
 def _summary(run: Run | ScriptRun) -> str:
     result = run.result
     metered = result.price_list is not None  # else its results could not be written
     rows = {
-        "status": result.status
-        if result.stop_reason is None
-        else f"{result.status}, after {result.epochs} epochs ({result.stop_reason})",
+        "status": _status(run),
         "best epoch": None if result.best_epoch is None else str(result.best_epoch),
         "accuracy": None if result.val_accuracy is None else f"{result.val_accuracy:.1%}",
         "loss": None if result.train_loss is None else f"{result.train_loss:.4f}",

@@ -41,7 +41,9 @@ _CHANGES = {
 @steering.command()
 def stop(
     run: AnyRun,
-    timeout: Annotated[float, typer.Option(help="How long to wait for its end, in s.")] = 120.0,
+    timeout: Annotated[
+        float, typer.Option(help="How long to wait for its end, in s.", min=0.001)
+    ] = 120.0,
 ) -> None:
     """End a run in order, with a checkpoint, from another terminal."""
     from dayfly.cli.outcome import shown
@@ -56,7 +58,7 @@ def scale(
     context: typer.Context,
     run: AnyRun,
     timeout: Annotated[
-        float, typer.Option(help="How long to wait until it has changed, in s.")
+        float, typer.Option(help="How long to wait until it has changed, in s.", min=0.001)
     ] = 120.0,
     **flags: Any,
 ) -> None:

@@ -47,6 +47,8 @@ from dayfly.wire.stores.files import FileStore
 #: Memory sizes that are measured unless they are said: so many of the imitated platform's, from
 #: the least that holds PyTorch and a model.
 _SIZES, _LEAST_MIB = 3, 512
+#: And where none is imitated: the size that functions without a limit are billed as.
+_USUAL_MIB = 1769
 #: Alternatives that are told.
 _TOLD = 2
 #: Settings that bound the choice, and that the plan says then.
@@ -133,7 +135,7 @@ def auto_plan(
     known = Catalogue(None if own is None else Path(own).expanduser())
     settings = {key: given[key] for key in PROFILED if given.get(key) is not None}
     sizes = _sizes(given, known)
-    for size in sizes or (None,):
+    for size in sizes:
         checked_settings(**settings, memory_mib=size)
     file = _cache() / f"{name}-{_digest(job, code, settings, sizes)[:16]}.json"
     profile, why = _at_hand(file)
@@ -175,11 +177,11 @@ def _used(ended: Ended, tariff: Tariff) -> FunctionUse:
 
 
 def _sizes(given: Mapping[str, Any], known: Catalogue) -> tuple[int, ...]:
-    """Memory sizes to measure; none: memory is not limited."""
+    """Memory sizes to measure: those that are asked for, or usual where functions are imitated."""
     if given.get("memory_mib") is not None:
         return (given["memory_mib"],)
     if given.get("imitate") is None:
-        return ()
+        return (_USUAL_MIB,)
     sizes = usual_sizes(known.platform(given["imitate"]))
     return tuple(size for size in sizes if size >= _LEAST_MIB)[:_SIZES] or sizes[-1:]
 

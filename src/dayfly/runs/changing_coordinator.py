@@ -230,7 +230,7 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
             now = getattr(self._record.settings, name, None)
             if now != getattr(before.settings, name, None):
                 raise RequestError(
-                    f"the run was resumed with another {name} after that was asked for"
+                    f"the run was resumed with {name} {now} after that was asked for"
                 )
 
     def _changed(self, changes: Mapping[str, Any]) -> tuple[Record, str]:

@@ -145,8 +145,8 @@ class KeptRun:
                 return
             if time.monotonic() > ends_s:
                 raise RunFailed(
-                    f"{self.name} has not {asked} {timeout_s:g} s after it was asked to: "
-                    f"{self.runner} runs it"
+                    f"{self.name} has not {asked} {timeout_s:g} s after it was asked to, and may "
+                    f"still do so: {self.runner} runs it"
                 )
             time.sleep(self.look_s)
 

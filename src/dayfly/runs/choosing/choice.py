@@ -143,7 +143,7 @@ def store_words(option: Option, others: Sequence[Beside]) -> str:
     """The choice of a plan's store: it beside the others, with the parts that decide."""
     candidate, run = option.candidate, option.prediction
     if candidate.settings.workers == 1:
-        return "A lone function needs no store."
+        return "A lone function needs a store for its data and checkpoints alone."
     said = [
         f"Over {candidate.target.profile.channel} it takes {seconds(run.total_s)} and "
         f"{dollars(run.cost_usd)}"

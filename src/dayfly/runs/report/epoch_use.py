@@ -41,6 +41,7 @@ from dayfly.specs.events import (
     Told,
     TrafficTold,
     epochs_from_1,
+    rank_of,
 )
 
 #: Dollars of an invocation.
@@ -245,7 +246,7 @@ def _cpu(
     """CPU seconds, and seconds, of the workers that told of an epoch, since the one before it."""
     found: defaultdict[int, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for rank, records in workers.items():
-        own = [one for one in lives if one.function == f"worker-{rank}"]
+        own = [one for one in lives if rank_of(one.function) == rank]
         before: dict[_Life, tuple[float, float]] = {}
         for one in records:
             if not isinstance(one, EpochTold) or one.cpu_s is None:
