@@ -164,12 +164,15 @@ def _in_vain(end: GenerationEnd, where: str) -> str:
 
 
 def _mistake(end: GenerationEnd) -> tuple[str, ...] | None:
-    """What a script raised by itself, and where: it would most likely do so again."""
+    """What a script raised by itself, and where: it would most likely do so again.
+
+    All ranks run the same script, and which of them comes to it first differs from time to time.
+    """
     if end.first is None or (failure := end.first.failure) is None:
         return None
     if failure.origin is Origin.WIRE:
         return None
-    return end.first.invocation.function, failure.kind, failure.place or ""
+    return failure.kind, failure.place or ""
 
 
 def _how_often(restarts: int, max_restarts: int) -> str:
