@@ -34,16 +34,15 @@ class Command:
 def steps_of(page: str) -> list[File | Command]:
     """The page's files and commands, in order.
 
-    A block of Python is the file that was named last before it; in a block `console`, what follows
-    `$ ` is typed. Other blocks are for reading.
+    A block of Python is the file that was named last before it, since the block before; in a block
+    `console`, what follows `$ ` is typed. Other blocks are for reading, as is Python without a file.
     """
     steps: list[File | Command] = []
     before = 0
     for block in _BLOCK.finditer(page):
         language, text = block.groups()
         if language == "python":
-            *_, name = _FILE.findall(page[before : block.start()])
-            steps.append(File(name, text))
+            steps += [File(name, text) for name in _FILE.findall(page[before : block.start()])[-1:]]
         elif language == "console":
             steps += commands_of(text)
         before = block.end()
