@@ -35,7 +35,7 @@ def steps_of(page: str) -> list[File | Command]:
     """The page's files and commands, in order.
 
     A block of Python is the file that was named last before it, since the block before; in a block
-    `console`, what follows `$ ` is typed. Other blocks are for reading, as is Python without a file.
+    `console`, what follows `$ ` is typed. Other blocks, and Python without a file, are for reading.
     """
     steps: list[File | Command] = []
     before = 0
