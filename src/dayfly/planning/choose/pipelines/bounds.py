@@ -104,14 +104,16 @@ class Case:
 def first_look(
     number: int, model: StepModel, loops: SearchLoops, known: Known, most: Ints
 ) -> Case | None:
-    """Makes the case of a model: its bounds for every price, which are columns of a table.
+    """Makes the case of a model, with bounds that hold at any price of a second.
+
+    Tables with a column for each price follow in `look`.
 
     Args:
         number: of the problem.
         model: what a step takes.
         loops: compiled or not.
         known: gets a few plans.
-        most: functions and vCPUs that a plan may have, (2,).
+        most: (2,), functions, and thousandths of vCPUs, that a plan may have.
 
     Returns:
         The case; None if nothing fits, or only with more than `most`.
