@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -86,13 +86,9 @@ def _beside_gloo(
     asked: argparse.Namespace, rounds: int, scratch: Path, session: Session
 ) -> list[dict[str, Any]]:
     rows = []
-    for name in asked.models:
-        workload = workload_of(name, asked.quick)
-        data = scratch / f"data-{name}"
-        workload.write_data(data)
-        for workers in asked.workers:
-            with TorchDDP(name, asked.quick, data, workers, session) as peer:
-                rows.append(_row(workload, workers, rounds, data, peer, asked.profile))
+    for workload, data, workers in _worlds(asked, scratch):
+        with TorchDDP(workload.name, asked.quick, data, workers, session) as peer:
+            rows.append(_row(workload, workers, rounds, data, peer, asked.profile))
     return rows
 
 
@@ -100,13 +96,19 @@ def _over_leaves(
     asked: argparse.Namespace, rounds: int, scratch: Path, session: Session
 ) -> list[dict[str, Any]]:
     rows = []
+    for workload, data, workers in _worlds(asked, scratch):
+        rows += leaves.measure(workload, workers, rounds, data)
+    return rows
+
+
+def _worlds(asked: argparse.Namespace, scratch: Path) -> Iterator[tuple[Workload, Path, int]]:
+    """Each model with its data, written once, and each number of workers."""
     for name in asked.models:
         workload = workload_of(name, asked.quick)
         data = scratch / f"data-{name}"
         workload.write_data(data)
         for workers in asked.workers:
-            rows += leaves.measure(workload, workers, rounds, data)
-    return rows
+            yield workload, data, workers
 
 
 def _pipelines(

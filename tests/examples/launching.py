@@ -8,7 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+
+from tests.examples.page import Command, File, missing
 
 #: For a machine that is busy with other tests.
 WAIT_S = 240.0
@@ -59,6 +62,17 @@ def typed(line: str, cwd: Path, wait_s: float = WAIT_S) -> tuple[int, str]:
         check=False,
     )
     return done.returncode, done.stdout
+
+
+def follow(steps: Iterable[File | Command], directory: Path) -> None:
+    """Does what a page says, and asserts that each command succeeds and says what the page has."""
+    for step in steps:
+        if isinstance(step, File):
+            (directory / step.name).write_text(step.text)
+        else:
+            code, output = typed(step.line, directory)
+            assert code == 0, f"{step.line}\n{output}"
+            assert not missing(step.said, output), f"{step.line}\n{output}"
 
 
 def failing(workers: int, *script: object, cwd: Path) -> str:

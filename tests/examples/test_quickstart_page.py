@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.launching import typed
-from tests.examples.page import Command, File, missing, steps_of
+from tests.examples.launching import follow
+from tests.examples.page import File, steps_of
 
 ROOT = Path(__file__).parents[2]
 STEPS = steps_of((ROOT / "docs" / "quickstart.md").read_text())
@@ -21,10 +21,4 @@ def test_the_readme_has_the_same_job() -> None:
 @pytest.mark.slow  # test_pages.py reads the page's job and commands in the suite
 @pytest.mark.timeout(900)
 def test_what_the_page_says_comes_out(tmp_path: Path) -> None:
-    for step in STEPS:
-        if isinstance(step, Command):
-            code, output = typed(step.line, tmp_path)
-            assert code == 0, f"{step.line}\n{output}"
-            assert not missing(step.said, output), f"{step.line}\n{output}"
-        else:
-            (tmp_path / step.name).write_text(step.text)
+    follow(STEPS, tmp_path)
