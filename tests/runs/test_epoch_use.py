@@ -9,6 +9,7 @@ import pytest
 
 import dayfly
 from dayfly.catalogue.metering import MeteredInvocation
+from dayfly.runs.events import function_lives
 from dayfly.runs.report.epoch_use import uses
 from dayfly.specs.events import Ended, EpochTold, Event, GenerationBegun, Invoked, TrafficTold
 
@@ -88,6 +89,16 @@ def test_what_epochs_took_of_a_run_whose_coordinator_died_and_whose_workers_went
     assert one.cpu == pytest.approx(36 / 41)
     assert two.cpu == pytest.approx(0.5)
     assert three.cpu == pytest.approx((15 + 12) / (20 + 20))
+
+
+def test_one_that_still_runs_is_priced_by_its_own_list() -> None:
+    """As after a change of the place: the next generation has other prices."""
+    one = Invoked(at=0.0, function="successor-0", attempt=1, price_list="cloud-run", vcpus=2.0)
+    (life,) = function_lives([one], {0: [told(9.0, 1, 5.0, attempt=1)]})
+    assert (life.began, life.ended, life.used.run_s) == (0.0, 9.0, 9.0)
+    assert (life.used.price_list, life.used.vcpus) == ("cloud-run", 2.0)
+    (use,) = uses([one], {0: [told(9.0, 1, 4.5, attempt=1)]}, 0.0, 100, lambda _: 1.0).values()
+    assert use.cpu == pytest.approx(0.5), "a successor's CPU time is its worker's"
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ which change was carried out last; events say what was answered.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -67,9 +68,9 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
         )
         self._carried_out = self._untold_change()  # by the generation that is to begin
 
+    @abstractmethod
     def _policy(self) -> Deaths:
         """Of the run's present settings."""
-        raise NotImplementedError
 
     def _begins(self) -> None:
         self._recorder.measure(lambda: self._channels[self._turn].size_bytes())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
@@ -130,6 +130,69 @@ def worker_files(directory: Path) -> dict[int, Path]:
     return dict(sorted((int(name.group(1)), file) for file, name in named.items() if name))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionLife:
+    """One invocation of a function.
+
+    Attributes:
+        began: when it was invoked, in Unix seconds.
+        ended: when that was recorded; of one that has no record, when it was last heard of.
+        used: what it is billed for.
+    """
+
+    began: float
+    ended: float
+    used: MeteredInvocation
+
+
+def function_lives(
+    coordinator: Iterable[Event], workers: Mapping[int, Sequence[Told]]
+) -> Iterator[FunctionLife]:
+    """Yields all invocations, in order of their end.
+
+    One whose end nobody recorded, as its coordinator was killed or as it still runs, lived until
+    the last that was heard of it before its function was invoked anew.
+
+    Args:
+        coordinator: its events.
+        workers: what each rank told.
+    """
+    running: dict[str, Invoked] = {}
+
+    def unfinished(invoked: Invoked, before: float) -> FunctionLife:
+        heard = (one.at for one in workers.get(invoked.rank, ()))
+        last = max((at for at in heard if invoked.at <= at < before), default=invoked.at)
+        used = used_until(invoked, last, "coordinator killed")
+        return FunctionLife(began=invoked.at, ended=last, used=used)
+
+    for one in coordinator:
+        if isinstance(one, Invoked):
+            if (before := running.pop(one.function, None)) is not None:
+                yield unfinished(before, one.at)
+            running[one.function] = one
+        elif isinstance(one, Ended):
+            invoked = running.pop(one.used.function, None)
+            began = one.at - one.used.init_s - one.used.run_s if invoked is None else invoked.at
+            yield FunctionLife(began=began, ended=one.at, used=one.used)
+    for function in sorted(running):
+        yield unfinished(running[function], math.inf)
+
+
+def used_until(invoked: Invoked, until: float, outcome: str) -> MeteredInvocation:
+    """Returns what a function used if it ended at a time, in Unix seconds."""
+    return MeteredInvocation(
+        function=invoked.function,
+        attempt=invoked.attempt,
+        memory_mib=invoked.memory_mib,
+        init_s=0.0,
+        run_s=max(0.0, until - invoked.at),
+        outcome=outcome,
+        gpu_share=invoked.gpu_share,
+        price_list=invoked.price_list,
+        vcpus=invoked.vcpus,
+    )
+
+
 def coordinator_life(number: int, seconds: float, peak_mib: float | None) -> MeteredInvocation:
     """What one life of the coordinator took.
 
@@ -186,37 +249,7 @@ class Events:
         One whose end nobody recorded, as its coordinator was killed, is billed until the last that
         was heard of it before its function was invoked anew.
         """
-        used: list[MeteredInvocation] = []
-        running: dict[str, Invoked] = {}
-
-        def end(invoked: Invoked, before: float) -> None:
-            heard = (one.at for one in self.workers.get(invoked.rank, ()))
-            last = max((at for at in heard if invoked.at <= at < before), default=invoked.at)
-            used.append(
-                MeteredInvocation(
-                    function=invoked.function,
-                    attempt=invoked.attempt,
-                    memory_mib=invoked.memory_mib,
-                    init_s=0.0,
-                    run_s=last - invoked.at,
-                    outcome="coordinator killed",
-                    gpu_share=invoked.gpu_share,
-                    price_list=invoked.price_list,
-                    vcpus=invoked.vcpus,
-                )
-            )
-
-        for one in self.coordinator:
-            if isinstance(one, Invoked):
-                if (before := running.pop(one.function, None)) is not None:
-                    end(before, one.at)
-                running[one.function] = one
-            elif isinstance(one, Ended):
-                used.append(one.used)
-                running.pop(one.used.function, None)
-        for function in sorted(running):
-            end(running[function], math.inf)
-        return used
+        return [one.used for one in function_lives(self.coordinator, self.workers)]
 
     @property
     def coordinator_used(self) -> list[MeteredInvocation]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dayfly.catalogue.metering import MeteredInvocation
+from dayfly.runs.events import used_until
 from dayfly.specs.events import Ended, Event, Invoked
 
 #: Prices of functions: the dollars of invocations.
@@ -40,18 +41,5 @@ class Spending:
 
     def usd(self, now: float) -> float:
         """Dollars so far: of what ended, and of what runs as if it ended now (Unix seconds)."""
-        running = [
-            MeteredInvocation(
-                function=one.function,
-                attempt=one.attempt,
-                memory_mib=one.memory_mib,
-                init_s=0.0,
-                run_s=max(0.0, now - one.at),
-                outcome="running",
-                gpu_share=one.gpu_share,
-                price_list=one.price_list,
-                vcpus=one.vcpus,
-            )
-            for one in self._running.values()
-        ]
+        running = [used_until(one, now, "running") for one in self._running.values()]
         return self._ended_usd + (self._priced(running) if running else 0.0)

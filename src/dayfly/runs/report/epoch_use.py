@@ -22,7 +22,14 @@ from typing import Any
 
 from dayfly.catalogue.metering import MeteredInvocation, bill, with_vcpus
 from dayfly.errors import RequestError
-from dayfly.runs.events import Events, coordinator_events, told_events, worker_files
+from dayfly.runs.events import (
+    Events,
+    FunctionLife,
+    coordinator_events,
+    function_lives,
+    told_events,
+    worker_files,
+)
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.record import RunRecord
@@ -30,11 +37,9 @@ from dayfly.runs.records import JobFacts, read_any
 from dayfly.runs.report.curves import epochs as told_epochs
 from dayfly.runs.report.reading import History, read_history
 from dayfly.specs.events import (
-    Ended,
     EpochTold,
     Event,
     GenerationBegun,
-    Invoked,
     Measured,
     RoundTold,
     StepTold,
@@ -66,21 +71,6 @@ class EpochUse:
     samples_per_s: float | None
     cost_usd: float | None
     cpu: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Life:
-    """A function's: from and to, in Unix seconds."""
-
-    function: str
-    attempt: int
-    start: float
-    end: float
-    cost_usd: float
-
-    def within(self, start: float, end: float) -> float:
-        """Seconds of it between two times."""
-        return max(0.0, min(self.end, end) - max(self.start, start))
 
 
 def history_of(directory: Path) -> list[dict[str, Any]]:
@@ -148,13 +138,15 @@ def _priced_uses(
     if not isinstance(record, JobFacts):
         return {}
     settings = record.settings
-    try:
-        prices = catalogue(settings).platform(price_list(settings))
-    except RequestError:  # a catalogue of the user's that is gone
-        return uses(coordinator, workers, first_step, record.samples, lambda one: math.nan)
 
     def priced(one: MeteredInvocation) -> float:
-        return bill(with_vcpus([one], vcpus_sold(settings)), prices).cost_usd
+        try:
+            known = catalogue(settings)
+            own = known.platform(price_list(settings))
+            used = with_vcpus([one], vcpus_sold(settings))
+            return bill(used, own, lists=known.platform).cost_usd
+        except RequestError:  # a catalogue of the user's that is gone
+            return math.nan
 
     return uses(coordinator, workers, first_step, record.samples, priced)
 
@@ -180,7 +172,8 @@ def uses(
         for one in records:
             if isinstance(one, EpochTold):
                 epochs[one.epoch].append((rank, one))
-    lives = list(_lives(coordinator, workers, priced))
+    lives = list(function_lives(coordinator, workers))
+    prices = [priced(one.used) for one in lives]
     sizes = {one.number: one.workers for one in coordinator if isinstance(one, GenerationBegun)}
     cpu = _cpu(workers, lives)
     found: dict[int, EpochUse] = {}
@@ -189,11 +182,11 @@ def uses(
         # After a roll-back it counts as it was done last; who starts again tells of it later.
         generation = max(one.generation for _, one in epochs[epoch])
         end = min(one.at for _, one in epochs[epoch] if one.generation == generation)
-        seconds = _union([(max(start, one.start), min(end, one.end)) for one in lives])
+        seconds = _union([(max(start, one.began), min(end, one.ended)) for one in lives])
         dollars = sum(
-            one.cost_usd * one.within(paid_from, end) / (one.end - one.start)
-            for one in lives
-            if one.end > one.start
+            usd * _within(one, paid_from, end) / (one.ended - one.began)
+            for one, usd in zip(lives, prices, strict=True)
+            if one.ended > one.began
         )
         cpu_s, wall_s = cpu.get(epoch, (0.0, 0.0))
         found[epoch] = EpochUse(
@@ -207,56 +200,28 @@ def uses(
     return found
 
 
-def _lives(
-    coordinator: Sequence[Event], workers: Mapping[int, Sequence[Told]], priced: Priced
-) -> Iterator[_Life]:
-    """Of all functions; one whose end nobody recorded lived until the last that was heard of it."""
-    running: dict[str, Invoked] = {}
-
-    def unfinished(one: Invoked, before: float) -> _Life:
-        heard = (told.at for told in workers.get(one.rank, ()))
-        until = max((at for at in heard if one.at <= at < before), default=one.at)
-        used = MeteredInvocation(
-            function=one.function,
-            attempt=one.attempt,
-            memory_mib=one.memory_mib,
-            init_s=0.0,
-            run_s=until - one.at,
-            outcome="running",
-            gpu_share=one.gpu_share,
-        )
-        return _Life(one.function, one.attempt, one.at, until, priced(used))
-
-    for one in coordinator:
-        if isinstance(one, Invoked):
-            if (before := running.pop(one.function, None)) is not None:
-                yield unfinished(before, one.at)
-            running[one.function] = one
-        elif isinstance(one, Ended):
-            name = one.used.function
-            if (began := running.pop(name, None)) is not None:
-                yield _Life(name, one.used.attempt, began.at, one.at, priced(one.used))
-    for one in running.values():
-        yield unfinished(one, math.inf)
+def _within(life: FunctionLife, start: float, end: float) -> float:
+    """Seconds of it between two times."""
+    return max(0.0, min(life.ended, end) - max(life.began, start))
 
 
 def _cpu(
-    workers: Mapping[int, Sequence[Told]], lives: Sequence[_Life]
+    workers: Mapping[int, Sequence[Told]], lives: Sequence[FunctionLife]
 ) -> dict[int, tuple[float, float]]:
     """CPU seconds, and seconds, of the workers that told of an epoch, since the one before it."""
     found: defaultdict[int, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for rank, records in workers.items():
-        own = [one for one in lives if rank_of(one.function) == rank]
-        before: dict[_Life, tuple[float, float]] = {}
+        own = [one for one in lives if rank_of(one.used.function) == rank]
+        before: dict[float, tuple[float, float]] = {}
         for one in records:
             if not isinstance(one, EpochTold) or one.cpu_s is None:
                 continue
             # Attempts count from 0 again when another coordinator goes on with the run.
-            begun = [x for x in own if x.attempt == one.attempt and x.start <= one.at]
+            begun = [x.began for x in own if x.used.attempt == one.attempt and x.began <= one.at]
             if not begun:
                 continue
-            life = max(begun, key=lambda x: x.start)
-            cpu_s, at = before.get(life, (0.0, life.start))
+            life = max(begun)
+            cpu_s, at = before.get(life, (0.0, life))
             total_s, seconds = found[one.epoch]
             found[one.epoch] = total_s + one.cpu_s - cpu_s, seconds + max(0.0, one.at - at)
             before[life] = one.cpu_s, one.at
