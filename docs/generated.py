@@ -122,7 +122,11 @@ def files() -> str:
         ("settings of a script", "In its `run.json`.", ScriptSettings),
         ("script", "In its `run.json`.", Script),
         ("run.json of a simulation", "`dayfly simulate`.", SimulationRecord),
-        ("history.json", "An epoch is an object: `epoch` and each result by its name.", History),
+        (
+            "history.json",
+            "Each epoch is an object: its number in `epoch`, and a key for each result.",
+            History,
+        ),
         ("bill.json", "Dollars under the price list.", Bill),
         ("invocations", "In `bill.json`, and in events.", MeteredInvocation),
         ("checkpoint/latest.json", "The commit of a checkpoint.", Commit),

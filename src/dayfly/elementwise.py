@@ -33,7 +33,7 @@ def most(a: float, b: float) -> Any:
 
 
 def largest(value: float) -> Any:
-    """Returns the largest of all elements; of a number itself."""
+    """Returns the largest element of an array; a single number is returned as it is."""
     if isinstance(value, _PLAIN):
         return value
     import numpy as np

@@ -153,7 +153,7 @@ class Catalogue:
         return GpuFacts(name=name, overridden=_own(rows), **values)
 
     def with_gpu(self, name: str) -> list[str]:
-        """Names of the platforms whose functions have one GPU of a type, spot machines included.
+        """Returns names of platforms that give each function a GPU of a type, spot machines too.
 
         Raises RequestError if the type is not known.
         """

@@ -1,4 +1,4 @@
-"""Which flags stand together in `--help`."""
+"""The groups in which `--help` lists flags."""
 
 from __future__ import annotations
 

@@ -186,5 +186,5 @@ class Keeping(Closing):
             self._part.result()
 
     def close(self) -> None:
-        """End the thread, once what is under way is written."""
+        """Waits until the checkpoint that is being written is finished, and ends the thread."""
         self._writer.shutdown(wait=True)

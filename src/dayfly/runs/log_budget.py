@@ -75,7 +75,7 @@ class RoundBytes:
 
 
 def _terms(workers: int, virtual_workers: int | None) -> list[int]:
-    """Of each worker, how many contributions it brings to a sum."""
+    """Returns the number of contributions that each worker brings to a sum, by rank."""
     leaves = workers if virtual_workers is None else virtual_workers
     return [len(nodes) for nodes in nodes_of(workers, leaves)]
 

@@ -33,7 +33,7 @@ _LAST = {
 
 @dataclass(frozen=True, slots=True)
 class ScriptGeneration:
-    """One generation of workers, in seconds of the timeline.
+    """One generation of a script's workers; times are seconds on the report's timeline.
 
     Attributes:
         number: from 1.

@@ -16,7 +16,7 @@ from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.leaves import Node, halves
 from dayfly.wire.schedule import Name, Schedule, split
 
-#: Names for an element's terms, in the order in which they were added.
+#: Stands for an element of a buffer: the names of its terms, in the order of their addition.
 Terms = tuple[Any, ...]
 #: A buffer with names for numbers.
 Named = list[Terms]
