@@ -63,6 +63,7 @@ def test_a_barrier_that_nobody_else_comes_to_says_that_it_timed_out(channel: Fil
 
 
 def test_a_future_is_whole_once_the_work_was_waited_for(channel: FileChannel) -> None:
+    before = threading.active_count()  # callbacks of other tests have threads that stay
     with channel, members(channel, 2) as groups:
         for _ in range(50):
             works = [group.allreduce([torch.ones(1)]) for group in groups]
@@ -71,4 +72,4 @@ def test_a_future_is_whole_once_the_work_was_waited_for(channel: FileChannel) ->
                 work.wait()
                 assert future.done()
                 assert work.get_future().value()[0].item() == 2.0
-    assert threading.active_count() < 100
+    assert threading.active_count() - before < 50
