@@ -119,7 +119,7 @@ class LocalMonitor:
                     if self._keeps:
                         self._released = self._keeper.release()
                     self._keeper.drop()
-                    self._keeper.reap_betweens()
+                    self._keeper.reap_betweens(processes.GONE_S)
                     return
                 poll, timeout_s = self._poll(), self._timeout_s()
             poll.poll(None if timeout_s is None else 1000 * timeout_s + 1)

@@ -238,11 +238,16 @@ class ZygoteKeeper:
         self._start_at = now + self._patience.pause_s(kills)
         return None
 
-    def reap_betweens(self) -> None:
+    def reap_betweens(self, timeout_s: float = 0.0) -> None:
         """Reap the processes between a zygote and its functions that a killed zygote left to us.
 
         Only while no function's hello is due: until then a dead function looks like one of them.
+        One that lives yet ends at once, but it may have to wait for a processor: without waiting
+        for it here, the next call finds it.
+
+        Args:
+            timeout_s: how long to wait for those that live, in seconds.
         """
-        for pid in self._dead_pids:
-            processes.reap_zombies(pid)
-        self._dead_pids.clear()
+        self._dead_pids = {
+            pid for pid in self._dead_pids if not processes.reap_session(pid, timeout_s)
+        }

@@ -147,12 +147,24 @@ def _end(pidfds: Sequence[int], timeout_s: float) -> None:
         os.close(pidfd)
 
 
-def reap_zombies(session: int) -> None:
-    """Reap our dead children in this POSIX session."""
-    for pid in _children():
-        if _session(pid) == session:
+def reap_session(session: int, timeout_s: float = 0.0) -> bool:
+    """Reap the children of this process in a POSIX session as they die; nothing is killed.
+
+    Args:
+        timeout_s: how long to wait for those that live, in seconds.
+
+    Returns:
+        Whether none is left.
+    """
+    give_up_at = time.monotonic() + timeout_s
+    while members := [pid for pid in _children() if _session(pid) == session]:
+        for pid in members:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > give_up_at:
+            return not any(_session(pid) == session for pid in members)
+        time.sleep(_POLL_S)
+    return True
 
 
 def kill_marked(mark: str, *, spare: int | None = None) -> None:
