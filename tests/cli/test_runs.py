@@ -97,6 +97,15 @@ def test_a_run_is_removed_after_asking(here: Path) -> None:
     assert not (runs / "a").exists()
 
 
+def test_of_a_run_in_a_store_the_copy_goes_and_it_says_where_the_run_is(here: Path) -> None:
+    url = f"file://{here}/store/job-a"
+    change_record(here / "runs" / "a", store=url)
+    said = told("rm", "job-a", "--yes")
+    assert "the copy of job-a" in said
+    assert f"the run itself stays: dayfly runs rm {url}" in said
+    assert not (here / "runs" / "a").exists()
+
+
 def test_what_is_not_the_runs_stays(here: Path) -> None:
     run, outside = here / "runs" / "b", here / "outside"
     outside.mkdir()

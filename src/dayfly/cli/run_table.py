@@ -203,15 +203,20 @@ def remove(names: Sequence[str], *, yes: bool, as_json: bool) -> None:
     if not yes:
         if as_json or not sys.stdin.isatty():
             raise RequestError("nobody can be asked here: add --yes to remove the runs")
-        for place, run_id in found.items():
-            print(f"{run_id}  {place}")
+        for place, run in found.items():
+            print(f"{run.run_id}  {place}")
         if not typer.confirm(f"remove {len(found)} run{'s' * (len(found) > 1)} for good?"):
             raise RequestError("nothing was removed")
     kept = {str(place): remove_run(place) for place in found}
     if as_json:
-        say(json.dumps({"removed": list(found.values()), "kept": kept}))
+        removed = [run.run_id for run in found.values()]
+        originals = {str(place): run.original for place, run in found.items() if run.original}
+        say(json.dumps({"removed": removed, "kept": kept, "originals": originals}))
         return
-    for place, run_id in found.items():
+    for place, run in found.items():
         left = kept[str(place)]
+        what = f"the copy of {run.run_id} in {place}" if run.original else run.run_id
         stays = f"; {place} stays, with {', '.join(left)}" if left else ""
-        print(f"removed {run_id}{stays}")
+        print(f"removed {what}{stays}")
+        if run.original:
+            print(f"the run itself stays: dayfly runs rm {run.original}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from dayfly import owned
@@ -21,11 +22,27 @@ from dayfly.runs.record import read_record
 from dayfly.wire.stores import open_store
 
 
-def removable(run: str | Path) -> str:
-    """Checks that a run may be removed; returns its id.
+@dataclass(frozen=True, slots=True)
+class Removable:
+    """What may be removed.
+
+    Attributes:
+        run_id: of the run.
+        original: URL of the run in a store, if this is only a copy of it; None: it is the run.
+    """
+
+    run_id: str
+    original: str | None = None
+
+
+def removable(run: str | Path) -> Removable:
+    """Checks that a run may be removed.
 
     Args:
         run: its directory, or its URL in a store.
+
+    Returns:
+        The run, and what stays of it elsewhere.
 
     Raises:
         RequestError: there is no run, somebody runs it, or its directory is another user's, or a
@@ -42,7 +59,7 @@ def removable(run: str | Path) -> str:
             raise RequestError(
                 f"{run} is no place that dayfly made for the run {run_id} alone: remove it there"
             )
-        return run_id
+        return Removable(run_id)
     directory = Path(run)
     with owned.opened(directory) as fd:
         if fd is None:
@@ -51,7 +68,7 @@ def removable(run: str | Path) -> str:
             raise RequestError(f"{str(directory)!r} belongs to another user, who can remove it")
     record = read_record(directory)
     with locked(directory):
-        return str(record["run_id"])
+        return Removable(str(record["run_id"]), record.get("store"))
 
 
 def remove_run(run: str | Path) -> list[str]:
