@@ -135,7 +135,7 @@ def test_a_run_with_each_of_their_parts_has_the_same_bits(site: Path, tmp_path: 
     assert float(dollars) == pytest.approx(result["billed_s"] * 0.36 / 3600, abs=1e-8)
 
 
-@pytest.mark.long
+@pytest.mark.slow  # dayfly's own parts pass them in the suite, and a run has each of theirs above
 def test_their_parts_pass_the_conformance_suites(site: Path) -> None:
     tests = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "theirs"]
     told = typed(tests, site, site).stdout

@@ -138,7 +138,9 @@ def test_it_is_what_one_process_computes(here: Path, options: str, workers: int)
 
 
 @pytest.mark.parametrize(
-    ("channel", "groups"), [("tcp://", False), (None, True)], ids=["tcp", "groups"]
+    ("channel", "groups"),
+    [("tcp://", False), pytest.param(None, True, marks=pytest.mark.slow)],  # the same way back
+    ids=["tcp", "groups"],
 )
 def test_all_go_back_to_the_checkpoint_where_none_can_catch_up_alone(
     here: Path,
@@ -184,6 +186,7 @@ def test_a_run_that_failed_goes_on_from_the_loops_checkpoint(
     same_bits(weights(here), known)
 
 
+@pytest.mark.slow  # it waits for lifetimes; a rank's successor catches up as after a death, above
 def test_ranks_hand_over_to_their_successors_within_their_lifetimes(here: Path) -> None:
     text = script(dropout=0.0).replace(
         "        loss = model.step(x, y)", "        loss = model.step(x, y); time.sleep(0.15)"

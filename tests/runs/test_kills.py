@@ -37,7 +37,7 @@ def killed_at_every_write(phase: str, data: Path, run_dir: Path) -> dict[str, An
     return told
 
 
-@pytest.mark.long
+@pytest.mark.slow  # tens of runs; the test of the results has the same kills, in fewer places
 def test_a_command_killed_before_the_first_step_begins_again_in_the_same_directory(
     data: Path, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def stuck(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+@pytest.mark.slow  # it waits for lifetimes; those of scripts: `test_lifetimes_in_vain_fail_the_run`
 def test_a_step_longer_than_a_life_fails_with_that_cause(data: Path, tmp_path: Path) -> None:
     """Ten samples of half a second each do not fit in two seconds. The probe takes eight."""
     job = small.job(data, transform=stuck, batch_size=10, epochs=1)

@@ -117,6 +117,7 @@ def cut_of(directory: Path) -> list[int]:
     return cut
 
 
+@pytest.mark.slow  # `runs/test_scaling.py` changes the cut of a run that goes on
 def test_a_run_goes_on_in_other_stages(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,6 +198,7 @@ def test_a_cold_start_is_over_before_the_workers_end(data: Path, tmp_path: Path)
     assert all(one["used"]["init_s"] >= cold_s for one in ended), "the cold start is billed"
 
 
+@pytest.mark.slow  # it waits for lifetimes; warm successors at a change are tested above
 def test_successors_of_all_are_there_before_their_lifetimes_end(
     data: Path, tmp_path: Path, undisturbed: Callable[[int], dayfly.Run]
 ) -> None:

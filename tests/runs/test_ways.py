@@ -91,9 +91,9 @@ def same(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    # Those of a cut model and of local SGD without mixed precision are in test_pipeline_life.py and
-    # test_local_sgd.py.
-    [pytest.param(one, marks=[pytest.mark.slow] * (one in ("stages", "local"))) for one in WAYS],
+    # The suite has one. Deaths of a cut model and of local SGD are in test_pipeline_life.py and
+    # test_local_sgd.py, too; those with several optimizers (the GAN) are here alone.
+    [pytest.param(one, marks=[pytest.mark.slow] * (one != "fp16")) for one in WAYS],
 )
 def test_deaths_and_a_resume_leave_the_same_bits(
     name: str, data: Path, undisturbed: Callable[[str], dayfly.Run], tmp_path: Path

@@ -150,11 +150,11 @@ FUNCTION_FLAGS = {
     ),
     "uplink": Flag(
         float,
-        "A function's way to the store, in MB/s.",
+        "Bandwidth of a function's connection to the store, in MB/s.",
         "not limited",
         setting="uplink_mb_per_s",
     ),
-    "downlink": Flag(float, "And back, in MB/s.", "not limited", setting="downlink_mb_per_s"),
+    "downlink": Flag(float, "The same from the store.", "not limited", setting="downlink_mb_per_s"),
     "latency": Flag(
         float, "Added to each request to the store, in ms.", "none", setting="latency_ms"
     ),

@@ -90,11 +90,11 @@ _FOR_A_JOB = "of a job; one for all, or one a platform"
     ),
     uplink=Flag(
         str,
-        f"A function's way to the store, {_FOR_A_JOB}.",
+        f"Bandwidth of a function's connection to the store, {_FOR_A_JOB}.",
         "the catalogue's",
         metavar="MB/S,...",
     ),
-    downlink=Flag(str, "And back.", "the catalogue's", metavar="MB/S,..."),
+    downlink=Flag(str, "The same from the store.", "the catalogue's", metavar="MB/S,..."),
     latency=Flag(
         str,
         "Of a request, of a job; one for all, or one a store.",

@@ -157,10 +157,10 @@ def show(profile: Profile, console: Console) -> None:
         console.print(table)
     if profile.fit is not None:
         fit = profile.fit
-        off = f", {fit.error:.1%} off at what was measured" if profile.how == "measured" else ""
+        off = f", within {fit.error:.1%} of what was measured" if profile.how == "measured" else ""
         console.print(
-            f"a step of B samples with M MiB: {fit.a:.4g} (B + {fit.b:.4g}) / (M + {fit.m:.4g}) s"
-            f"{off} (FasDL eq. 4)",
+            f"fitted for B samples a step and M MiB of memory (FasDL, equation 4): a step computes "
+            f"{fit.a:.4g} (B + {fit.b:.4g}) / (M + {fit.m:.4g}) s{off}",
             highlight=False,
         )
     if profile.gpu is not None:
@@ -173,11 +173,12 @@ def show(profile: Profile, console: Console) -> None:
 def _layers(profile: Profile) -> Table:
     samples = _most(profile.sizes[0])
     table = Table(
-        title=f"{profile.job}: layers, bytes a sample, and ms forward + backward of {samples}",
+        title=f"{profile.job}: layers; activations and output of one sample; "
+        f"ms forward + backward of {samples}",
         title_justify="left",
     )
     table.add_column("layer")
-    for name in ("parameters", "kept", "put out", *map(_memory, profile.sizes)):
+    for name in ("parameters", "activations", "output", *map(_memory, profile.sizes)):
         table.add_column(name, justify="right")
     for number, layer in enumerate(profile.layers[:_SHOWN]):
         sizes = (layer.parameters, layer.activations, layer.output)
@@ -194,7 +195,7 @@ def _layers(profile: Profile) -> Table:
 
 
 def _sizes(profile: Profile) -> Table:
-    table = Table(title="functions, and their way to the store", title_justify="left")
+    table = Table(title="functions, and their connection to the store", title_justify="left")
     table.add_column("")
     for size in profile.sizes:
         table.add_column(_memory(size), justify="right")
@@ -205,14 +206,14 @@ def _sizes(profile: Profile) -> Table:
         "reading samples": lambda size: _ms(size.data(_most(size))),
         "optimizer's step": lambda size: _ms(size.apply(trained)),
         "rest of a step": lambda size: _spread(size.step_s),
-        "computing beside messages": lambda size: f"x {size.beta.value:.2f}",
-        "computing beside others": lambda size: (
+        "slower while messages travel": lambda size: f"x {size.beta.value:.2f}",
+        "slower while others compute": lambda size: (
             f"x {size.crowd.value:.2f}" if size.crowd_cores else "not measured"
         ),
-        "spread of passes": lambda size: f"{100 * size.jitter:.1f}%",
+        "variation of a pass": lambda size: f"{100 * size.jitter:.1f}%",
         "start of a function": lambda size: _spread(size.init_s),
-        "then to the first step": lambda size: _spread(size.start_s),
-        "from the last step": lambda size: _spread(size.end_s),
+        "from there to the first step": lambda size: _spread(size.start_s),
+        "from the last step to its end": lambda size: _spread(size.end_s),
         "memory without a model": lambda size: f"{size.base_mib.value:.0f} MiB",
         "latency up": lambda size: _spread(size.up.latency_s),
         "latency down": lambda size: _spread(size.down.latency_s),
