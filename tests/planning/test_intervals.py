@@ -12,9 +12,8 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.conditions import Conditions
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.intervals import (
+    MODEL,
     MODEL_CLOSED_FORM,
-    MODEL_STAGES,
-    MODEL_WHOLE,
     interval_of,
 )
 from dayfly.planning.plan import Interval, Prediction
@@ -74,14 +73,14 @@ def test_of_a_perfect_profile_the_models_error_is_left() -> None:
     said, found = made()
     assert said.breakdown["compute"] == pytest.approx(said.step_s)
     assert found.level == 0.9
-    assert sd(said, found) == pytest.approx(math.hypot(MODEL_WHOLE, PACE))
+    assert sd(said, found) == pytest.approx(math.hypot(MODEL, PACE))
     assert next(iter(found.sources)) == "model"
     assert sum(found.sources.values()) == pytest.approx(1.0)
 
 
 def test_a_machine_that_nobody_watched_is_less_sure() -> None:
     said, found = made(conditions=None)
-    assert sd(said, found) == pytest.approx(math.hypot(MODEL_WHOLE, 0.05))
+    assert sd(said, found) == pytest.approx(math.hypot(MODEL, 0.05))
 
 
 def test_waiting_is_of_what_others_do() -> None:
@@ -101,13 +100,13 @@ def test_waiting_is_of_what_others_do() -> None:
     messages = math.sqrt(math.pi / 2) * (1.0 / 1.3489795) / 2
     third = 1 + 0.25 / 0.75
     assert sd(waits, found) == pytest.approx(
-        math.hypot(MODEL_WHOLE, third * 0.5 * PACE, third * 0.25 * messages)
+        math.hypot(MODEL, third * 0.5 * PACE, third * 0.25 * messages)
     )
 
 
 def test_stages_and_closed_forms_are_less_sure() -> None:
     said, found = made(2, {"cut": (1,), "replicas": 1, "micro_batches": 2})
-    assert sd(said, found) > MODEL_STAGES
+    assert sd(said, found) > MODEL
     said, found = made(2, more={"most_simulated": 1})
     simulated, by_messages = made(2)
     more = sd(said, found) ** 2 - sd(simulated, by_messages) ** 2
@@ -144,14 +143,14 @@ def test_the_greatest_source_is_named_with_what_would_tell_more(
 def test_the_median_of_many_is_surer_than_that_of_few() -> None:
     few, many = (sd(*made(passes=passes(0.5, 1.5, count))) for count in (4, 400))
     median_of_four = math.sqrt(math.pi / 2) * (1.0 / 1.3489795) / 2
-    assert few == pytest.approx(math.hypot(MODEL_WHOLE, PACE, median_of_four))
+    assert few == pytest.approx(math.hypot(MODEL, PACE, median_of_four))
     assert many < few / 4
 
 
 def test_batches_that_were_not_measured_are_less_sure() -> None:
     """Four times as many samples as were measured: two doublings."""
     said, found = made(1, {"batch_size": 160})
-    assert sd(said, found) == pytest.approx(math.hypot(MODEL_WHOLE, PACE, 0.1))
+    assert sd(said, found) == pytest.approx(math.hypot(MODEL, PACE, 0.1))
 
 
 def test_requests_are_counted_and_have_no_error() -> None:

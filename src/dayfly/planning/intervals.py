@@ -36,10 +36,10 @@ from dayfly.planning.profile import Figure, Profile, SizeProfile
 LEVEL = 0.9
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
-#: Standard deviations of what virtual time leaves out, such that with the other sources nine of ten
-#: steps of the 28 configurations of `dayfly bench planning --steady` lie within their intervals
-#: (benchmarks/README.md): 20 of 22 whole models, and 6 of 6 in stages.
-MODEL_WHOLE, MODEL_STAGES = 0.055, 0.04
+#: Standard deviation of what virtual time leaves out, such that with the other sources more than
+#: nine of ten steps of the 28 configurations by which it was set lie within their intervals
+#: (`dayfly bench planning --steady`, benchmarks/README.md): 26 of 28.
+MODEL = 0.025
 #: Of closed forms beside virtual time, where a step is too large to go through its messages.
 MODEL_CLOSED_FORM = 0.03
 #: Without conditions: of a profile of which nobody watched the machine.
@@ -175,14 +175,13 @@ def _sources(
     overhead = parts.get("overhead", 0.0)
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
     samples = micro_samples(profile, c)
-    model = MODEL_STAGES if c.cut else MODEL_WHOLE
     return {
         "passes": computing * max(_passes(size, samples) for size in sizes),
         "pace": (computing + overhead) * max(_pace(profile, size.conditions) for size in sizes),
         "batch": computing * max(_batch(size, samples) for size in sizes),
         "messages": transfers * max(_messages(size, said, c) for size in sizes),
         "overhead": overhead * max(_of_median(size.step_s) for size in sizes),
-        "model": model if simulated else math.hypot(model, MODEL_CLOSED_FORM),
+        "model": MODEL if simulated else math.hypot(MODEL, MODEL_CLOSED_FORM),
     }
 
 
