@@ -30,6 +30,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import date
 from enum import Enum
 from functools import cache
+from operator import call
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -107,10 +108,10 @@ class _Wrong(Exception):
         self.found, self.wanted, self.unfit = found, wanted, unfit
         self.path: list[str] = []
 
-    def sentence(self, place: str, within: str, remedy: str | None) -> str:
+    def sentence(self, origin: str, within: str, remedy: str | None) -> str:
         """For people. unfit: how `wanted` reads where nobody can give anything."""
         path = (within + "".join(reversed(self.path))).removeprefix(".")
-        where = f"{place}: {path}" if path else place
+        where = f"{origin}: {path}" if path else origin
         if not self.found:
             return f"{where}: {self.wanted}" + (f": {remedy}" if remedy is not None else "")
         if remedy is None:
@@ -137,33 +138,35 @@ def dump(value: Any) -> Any:
     return value
 
 
-def read(kind: type[T], tree: Any, place: str, *, within: str = "", remedy: str | None = None) -> T:
+def read(
+    kind: type[T], tree: Any, origin: str, *, within: str = "", remedy: str | None = None
+) -> T:
     """Returns a dataclass of what JSON has.
 
     Args:
         kind: the dataclass.
         tree: from `json`.
-        place: what the tree is of, in errors, such as a file.
+        origin: what the tree is of, in errors, such as a file.
         within: where in that it stands, such as "settings".
         remedy: what to do about damage; None: people write such files.
 
     Raises:
-        RequestError: names place and field that is missing, unknown, or of another kind or range.
+        RequestError: names origin and field that is missing, unknown, or of another kind or range.
     """
     try:
         value: T = _reader(cast(Any, kind))(tree)
     except _Wrong as wrong:
-        raise RequestError(wrong.sentence(place, within, remedy)) from None
+        raise RequestError(wrong.sentence(origin, within, remedy)) from None
     return value
 
 
-def check_kind(kind: Any, value: Any, place: str) -> None:
+def check_kind(kind: Any, value: Any, origin: str) -> None:
     """Raises RequestError unless a value given in Python is of a field's type, in any range.
 
     Args:
         kind: the field's type.
         value: such as the keyword of a function; a tuple or list for a list, a path for a text.
-        place: what it is, in the error.
+        origin: what it is, in the error.
     """
     plain = os.fspath(value) if isinstance(value, os.PathLike) else value
     for one in (float, str):  # as numpy has numbers and texts that are Python's, too
@@ -172,7 +175,7 @@ def check_kind(kind: Any, value: Any, place: str) -> None:
         _reader(kind, Range())(plain if isinstance(plain, float) else dump(plain))
     except _Wrong as wrong:
         if not (type(plain) is float and not math.isfinite(plain)):  # a number, out of range
-            raise RequestError(wrong.sentence(place, "", None)) from None
+            raise RequestError(wrong.sentence(origin, "", None)) from None
 
 
 @cache
@@ -279,36 +282,22 @@ def _one_of(kinds: tuple[Any, ...], mark: Range | Matches) -> _Reader:
 
 
 def _items(kinds: tuple[Any, ...], mark: Range | Matches) -> _Reader:
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        each = _reader(kinds[0], mark)
+    of_one_kind = len(kinds) == 2 and kinds[1] is Ellipsis
+    readers = [_reader(kind, mark) for kind in kinds[: 1 if of_one_kind else None]]
+    words = "a list" if of_one_kind else f"a list of {len(readers)}"
 
-        def read_list(value: Any) -> Any:
-            if type(value) is not list:
-                _raise(value, "a list")
-            found: list[Any] = []
-            try:
-                found.extend(map(each, value))
-            except _Wrong as wrong:
-                wrong.path.append(f"[{len(found)}]")
-                raise
-            return tuple(found)
-
-        return read_list
-    readers = [_reader(kind, mark) for kind in kinds]
-
-    def read_form(value: Any) -> Any:
-        if type(value) is not list or len(value) != len(readers):
-            _raise(value, f"a list of {len(readers)}")
+    def read_list(value: Any) -> Any:
+        if type(value) is not list or not (of_one_kind or len(value) == len(readers)):
+            _raise(value, words)
         found: list[Any] = []
         try:
-            for one, item in zip(readers, value, strict=True):
-                found.append(one(item))
+            found.extend(map(readers[0], value) if of_one_kind else map(call, readers, value))
         except _Wrong as wrong:
             wrong.path.append(f"[{len(found)}]")
             raise
         return tuple(found)
 
-    return read_form
+    return read_list
 
 
 def _entries(each: _Reader) -> _Reader:

@@ -22,7 +22,7 @@ LARGEST_BYTES = 64 * 2**20
 
 
 def versioned(
-    tree: Any, key: str, known: int, place: str, within: str = "", remedy: str | None = None
+    tree: Any, key: str, known: int, origin: str, within: str = "", remedy: str | None = None
 ) -> Any:
     """Returns an object without its version.
 
@@ -30,7 +30,7 @@ def versioned(
         tree: from `json`; what is no object is returned as it is, for `read` to refuse.
         key: the version's name.
         known: the version that this dayfly reads.
-        place: what the tree is of, in errors; within: where in that it stands.
+        origin: what the tree is of, in errors; within: where in that it stands.
         remedy: what to do about another version.
 
     Raises:
@@ -38,7 +38,7 @@ def versioned(
     """
     if not isinstance(tree, dict):
         return tree
-    where = f"{place}: {within}" if within else place
+    where = f"{origin}: {within}" if within else origin
     if key not in tree:
         raise RequestError(f"{where} lacks {key!r}: {remedy or f'add {known}'}")
     if type(tree[key]) is not int or tree[key] != known:
@@ -49,7 +49,7 @@ def versioned(
     return {name: value for name, value in tree.items() if name != key}
 
 
-def parse(text: str | bytes, place: str, remedy: str | None = None) -> dict[str, Any]:
+def parse(text: str | bytes, origin: str, remedy: str | None = None) -> dict[str, Any]:
     """Returns a JSON object. Raises RequestError for what is none."""
     try:
         if isinstance(text, bytes):
@@ -63,7 +63,7 @@ def parse(text: str | bytes, place: str, remedy: str | None = None) -> dict[str,
         if isinstance(tree, dict):
             return tree
         words, mend = f"holds no JSON object, but {shortly(tree)}", "it needs one, in braces"
-    raise RequestError(f"{place} {words}: {remedy or mend}") from None
+    raise RequestError(f"{origin} {words}: {remedy or mend}") from None
 
 
 def read_bytes(file: Path, most_bytes: int = LARGEST_BYTES) -> bytes:
@@ -78,11 +78,12 @@ def read_bytes(file: Path, most_bytes: int = LARGEST_BYTES) -> bytes:
     return data
 
 
-def check_size(nbytes: int, place: str, most_bytes: int = LARGEST_BYTES) -> None:
+def check_size(nbytes: int, origin: str, most_bytes: int = LARGEST_BYTES) -> None:
     """Raises RequestError for a file, or an object, that is larger than any of the kind."""
     if nbytes > most_bytes:
         raise RequestError(
-            f"{place} cannot be read: it is larger than {most_bytes >> 20} MiB, and no such file is"
+            f"{origin} cannot be read: it is larger than {most_bytes >> 20} MiB, and no "
+            "such file is"
         )
 
 

@@ -50,9 +50,9 @@ def ends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Channe
 
 def replicas_channel(ends: list[Channel], rank: int) -> GroupChannel:
     """Rank's, among those that compute the same stage."""
-    place = LAYOUT.place(rank)
-    ranks = LAYOUT.stage_ranks(place.stage)
-    return GroupChannel(ends[rank], f"s{place.stage}", ranks, place.replica, whole_world=False)
+    own = LAYOUT.stage_rank(rank)
+    ranks = LAYOUT.stage_ranks(own.stage)
+    return GroupChannel(ends[rank], f"s{own.stage}", ranks, own.replica, whole_world=False)
 
 
 @pytest.mark.parametrize("name", [name for name, one in COLLECTIVES.items() if not one.server])
@@ -64,7 +64,7 @@ def test_replicas_of_each_stage_sum_among_themselves(ends: list[Channel], name: 
         with Engine(
             replicas_channel(ends, rank),
             COLLECTIVES[name],
-            LAYOUT.place(rank).replica,
+            LAYOUT.stage_rank(rank).replica,
             LAYOUT.replicas,
             timeout_s=SOON_S,
         ) as engine:
@@ -74,7 +74,7 @@ def test_replicas_of_each_stage_sum_among_themselves(ends: list[Channel], name: 
     with ThreadPoolExecutor(LAYOUT.world_size) as pool:
         sums = list(pool.map(work, range(LAYOUT.world_size)))
     for rank, found in enumerate(sums):
-        own = LAYOUT.stage_ranks(LAYOUT.place(rank).stage)
+        own = LAYOUT.stage_ranks(LAYOUT.stage_rank(rank).stage)
         parts = [torch.arange(LENGTH) + float(100**each) for each in own]
         torch.testing.assert_close(found, torch.stack(parts).sum(0))
         assert torch.equal(found, sums[own[0]])

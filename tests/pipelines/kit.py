@@ -33,15 +33,15 @@ def pipeline(
     """The step of every rank. boundaries: one each replica."""
     steps = []
     for rank in range(layout.world_size):
-        place = layout.place(rank)
-        own = boundaries[place.replica]
+        at = layout.stage_rank(rank)
+        own = boundaries[at.replica]
         steps.append(
             PipelineStep(
                 layout=layout,
-                place=place,
-                order=make(place.stage, layout.stages, micro_batches),
-                before=own[place.stage - 1] if place.stage else {},
-                behind=own[place.stage] if place.stage < layout.stages - 1 else {},
+                stage_rank=at,
+                order=make(at.stage, layout.stages, micro_batches),
+                before=own[at.stage - 1] if at.stage else {},
+                behind=own[at.stage] if at.stage < layout.stages - 1 else {},
                 chunk_bytes=chunk_bytes,
             )
         )
@@ -125,8 +125,8 @@ class Stage:
         """The output of a pass from its input. A backward pass also needs the forward one's."""
         self.came[work] = into.clone()
         size = self.step.sizes()[output_part(work)]
-        place = self.step.place
-        seed = hash((place.stage, place.replica, work.micro_batch, work.what == FORWARD))
+        own = self.step.stage_rank
+        seed = hash((own.stage, own.replica, work.micro_batch, work.what == FORWARD))
         pattern = torch.randint(
             0, 256, (size,), generator=torch.Generator().manual_seed(seed), dtype=torch.int64
         )

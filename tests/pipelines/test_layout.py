@@ -10,7 +10,7 @@ from dayfly.wire.pipelines.step import Layout, StageRank
 def test_a_layout_drawn() -> None:
     layout = Layout(3, 2)
     assert layout.world_size == 6
-    assert [layout.place(rank) for rank in range(6)] == [
+    assert [layout.stage_rank(rank) for rank in range(6)] == [
         StageRank(0, 0),
         StageRank(0, 1),
         StageRank(1, 0),
@@ -30,9 +30,9 @@ def test_a_layout_drawn() -> None:
 def test_places_and_ranks_are_each_others_inverse(stages: int, replicas: int) -> None:
     layout = Layout(stages, replicas)
     for rank in range(layout.world_size):
-        place = layout.place(rank)
-        assert layout.rank(place.stage, place.replica) == rank
-        assert rank in layout.stage_ranks(place.stage)
+        own = layout.stage_rank(rank)
+        assert layout.rank(own.stage, own.replica) == rank
+        assert rank in layout.stage_ranks(own.stage)
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 0), (-1, 2)])
@@ -44,7 +44,7 @@ def test_a_layout_has_a_rank(numbers: tuple[int, int]) -> None:
 def test_there_is_no_such_place() -> None:
     layout = Layout(3, 2)
     with pytest.raises(ValueError, match="rank 6 of 6"):
-        layout.place(6)
+        layout.stage_rank(6)
     for stage, replica in ((3, 0), (0, 2), (-1, 0), (0, -1)):
         with pytest.raises(ValueError, match=f"replica {replica} of stage {stage}: there is none"):
             layout.rank(stage, replica)

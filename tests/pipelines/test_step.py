@@ -162,8 +162,10 @@ def test_boundaries_that_do_not_fit_are_refused() -> None:
     passes = fill_drain(0, 3, range(2))
 
     def step(stage: int, order: tuple[Work, ...] = passes, **others: Any) -> PipelineStep:
-        place = StageRank(stage, 0)
-        return PipelineStep(layout=Layout(3, 1), place=place, order=order, chunk_bytes=1, **others)
+        own = StageRank(stage, 0)
+        return PipelineStep(
+            layout=Layout(3, 1), stage_rank=own, order=order, chunk_bytes=1, **others
+        )
 
     between = dict.fromkeys(range(2), Boundary(activation_bytes=1))
     step(0, behind=between)

@@ -114,17 +114,17 @@ class _Member:
         rank = task.rank
         self.rank, self.channel, self.stack = rank, channel, stack
         self.world_size = line.layout.world_size
-        self.place = line.layout.place(rank)
+        self.stage_rank = line.layout.stage_rank(rank)
         self.epochs = Epochs(len(data), job.batch_size, job.seed)
         self.progress = Progress()
-        built = build_stage(job, line.cut, self.place.stage)
+        built = build_stage(job, line.cut, self.stage_rank.stage)
         store = FileStore(root)
         faults = Faults((), rank, store)
         reporter = stack.enter_context(Reporter(channel, rank, 0))
         slices = Slices(
             DatasetSource(data, job.seed),
             self.epochs,
-            self.place.replica,
+            self.stage_rank.replica,
             line.replicas,
             line.micro_batches,
         )
@@ -149,7 +149,7 @@ class _Member:
                 ),
                 catch_up=CatchUp(reporter, 0, behind=False),
                 faults=faults,
-                places=FaultPoints(faults, 0),
+                fault_points=FaultPoints(faults, 0),
                 reporter=reporter,
                 lifetime=Lifetime(Context(f"f-{rank}", 0, time.monotonic(), None, None)),
                 spans=self.spans,
@@ -192,7 +192,7 @@ def _task(rank: int, line: Pipelining, root: Path) -> Task:
         generation=0,
         rank=rank,
         attempt=0,
-        place=line.layout.place(rank),
+        stage_rank=line.layout.stage_rank(rank),
         world_size=line.layout.world_size,
         store=root.as_uri(),
         channel=root.as_uri(),

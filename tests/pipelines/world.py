@@ -35,7 +35,7 @@ def attempt(
     stored = stored_names(channel, number, OPERATION, step.puts()) if again else frozenset()
     schedule = step.schedule(stored, ahead=ahead)
     slots, stage = Slots(step.sizes(), schedule), Stage(step)
-    rank = step.layout.rank(step.place.stage, step.place.replica)
+    rank = step.layout.rank(step.stage_rank.stage, step.stage_rank.replica)
 
     def compute(work: Work) -> None:
         stage.on(slots, work)
@@ -68,4 +68,4 @@ def check(stages: Sequence[Stage]) -> None:
         for mine, right in ((stage.came, other.came), (stage.made, other.made)):
             assert mine.keys() == right.keys()
             for work, values in mine.items():
-                assert torch.equal(values, right[work]), f"{work} at {stage.step.place}"
+                assert torch.equal(values, right[work]), f"{work} at {stage.step.stage_rank}"

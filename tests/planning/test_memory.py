@@ -16,7 +16,7 @@ from dayfly.planning.memory import Holding, between_passes, holding, peak_mib
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Pass, Profile
 from dayfly.registry import Registry
-from dayfly.specs.protocols import PROTOCOLS, Exchange, Part, ProtocolDescription
+from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
 from tests.planning import by_hand
 from tests.planning.by_hand import layer, profile
 
@@ -289,7 +289,7 @@ def test_what_a_protocol_exchanges_and_holds_is_what_it_takes(
     parts = frozenset({Part.PARAMETERS, Part.BUFFERS})
     outer = ProtocolDescription(
         name="outer",
-        exchanges=(Exchange(parts=parts),),
+        exchanges=(ExchangeDescription(parts=parts),),
         holds=(Part.PARAMETERS, Part.PARAMETERS),
     )
     known = Registry("protocol", "none", {"outer": outer, "local-sgd": PROTOCOLS["local-sgd"]})

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 from dayfly.runs.report import detail
 from dayfly.runs.report.detail import UNIT_S, Detail, choose, tree
-from dayfly.runs.report.spans import Span, Step
+from dayfly.runs.report.spans import Step, TimeSpan
 from dayfly.runs.report.timeline import Attempt, Band, Timeline
 from tests.report.made_up import regular, timeline
 
@@ -22,7 +22,7 @@ def one_band(spans: list[tuple[float, float]], length_s: float, died_s: float) -
         Attempt(life=0, number=0, start_s=0.0, ready_s=0.0, end_s=died_s, end="death"),
         Attempt(life=0, number=1, start_s=died_s, ready_s=died_s, end_s=length_s, end="done"),
     )
-    drawn = {"compute": tuple(Span("compute", *pair) for pair in spans)}
+    drawn = {"compute": tuple(TimeSpan("compute", *pair) for pair in spans)}
     steps = tuple(Step(n, *pair, True) for n, pair in enumerate(spans))
     band = Band(0, attempts, steps, drawn)
     return Timeline(origin_s=0.0, as_of_s=length_s, length_s=length_s, bands=(band,))

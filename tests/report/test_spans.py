@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from dayfly.runs.report.spans import Span, Step, joined, spans_of, step_of
+from dayfly.runs.report.spans import Step, TimeSpan, joined, spans_of, step_of
 from tests.report import made_up
 from tests.report.made_up import step, step_told
 
@@ -19,24 +19,24 @@ def test_a_step_that_tells_its_spans() -> None:
     record = step(100.0, 7, 0.5, told)
     assert step_of(step_told(record)) == Step(7, 100.0, 100.5, True)
     assert list(spans_of(step_told(record))) == [
-        Span("compute", 100.0, 100.03),
-        Span("upload", 100.01, 100.03),
-        Span("data", 100.0, 100.005),
+        TimeSpan("compute", 100.0, 100.03),
+        TimeSpan("upload", 100.01, 100.03),
+        TimeSpan("data", 100.0, 100.005),
     ]
 
 
 def test_a_step_from_the_log_is_catching_up_whatever_it_did() -> None:
     told = {"download": [[1.0, 2.0]], "apply": [[2.0, 500.0]]}
     assert list(spans_of(step_told(step(100.0, 7, 0.5, told, computed=False)))) == [
-        Span("catch up", 100.0, 100.5),
-        Span("download", 100.001, 100.002),
+        TimeSpan("catch up", 100.0, 100.5),
+        TimeSpan("download", 100.001, 100.002),
     ]
 
 
 @pytest.mark.parametrize(
     ("record", "spans"),
     [
-        ({"kind": "part", "began": 5.0, "seconds": 0.5}, [Span("checkpoint", 5.0, 5.5)]),
+        ({"kind": "part", "began": 5.0, "seconds": 0.5}, [TimeSpan("checkpoint", 5.0, 5.5)]),
         ({"kind": "caught up", "step": 3}, []),
         (
             {
@@ -45,7 +45,7 @@ def test_a_step_from_the_log_is_catching_up_whatever_it_did() -> None:
                 "record": {"epoch": 0},
                 "spans": {"validate": [[0, 500]]},
             },
-            [Span("validate", 5.0, 5.5)],
+            [TimeSpan("validate", 5.0, 5.5)],
         ),
         (
             {"kind": "round", "began": 5.0, "round_s": 1.0, "computed": True, "spans": {}},
@@ -53,7 +53,7 @@ def test_a_step_from_the_log_is_catching_up_whatever_it_did() -> None:
         ),
         (
             {"kind": "round", "began": 5.0, "round_s": 1.0, "computed": False, "spans": {}},
-            [Span("catch up", 5.0, 6.0)],
+            [TimeSpan("catch up", 5.0, 6.0)],
         ),
         (
             # A successor went on with a round that its predecessor had begun.
@@ -64,11 +64,11 @@ def test_a_step_from_the_log_is_catching_up_whatever_it_did() -> None:
                 "computed": False,
                 "spans": {"upload": [[0, 500]]},
             },
-            [Span("upload", 5.0, 5.5)],
+            [TimeSpan("upload", 5.0, 5.5)],
         ),
     ],
 )
-def test_other_records(record: dict[str, Any], spans: list[Span]) -> None:
+def test_other_records(record: dict[str, Any], spans: list[TimeSpan]) -> None:
     (told,) = made_up.told([{"at": 9.0, **record}])
     assert list(spans_of(told)) == spans
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.runs.report.spans import Span, Step
+from dayfly.runs.report.spans import Step, TimeSpan
 from dayfly.runs.report.timeline import Attempt, Band, Pause, Timeline
 from dayfly.specs.events import RolledBack
 from tests.report.made_up import ended, invoked, step, timeline, traffic
@@ -64,12 +64,15 @@ def test_a_worker_that_dies_and_one_that_hands_over() -> None:
                 ),
                 (Step(0, 1.0, 1.5, True), Step(0, 4.0, 4.25, False), Step(1, 4.5, 5.0, True)),
                 {
-                    "catch up": (Span("catch up", 4.0, 4.25),),
-                    "cold start": (Span("cold start", 0.0, 0.5), Span("cold start", 3.25, 3.5)),
-                    "compute": (Span("compute", 1.0, 1.375), Span("compute", 4.5, 4.875)),
-                    "download": (Span("download", 4.0, 4.25),),
-                    "load": (Span("load", 0.5, 1.0), Span("load", 3.5, 4.0)),
-                    "upload": (Span("upload", 1.375, 1.5), Span("upload", 4.875, 5.0)),
+                    "catch up": (TimeSpan("catch up", 4.0, 4.25),),
+                    "cold start": (
+                        TimeSpan("cold start", 0.0, 0.5),
+                        TimeSpan("cold start", 3.25, 3.5),
+                    ),
+                    "compute": (TimeSpan("compute", 1.0, 1.375), TimeSpan("compute", 4.5, 4.875)),
+                    "download": (TimeSpan("download", 4.0, 4.25),),
+                    "load": (TimeSpan("load", 0.5, 1.0), TimeSpan("load", 3.5, 4.0)),
+                    "upload": (TimeSpan("upload", 1.375, 1.5), TimeSpan("upload", 4.875, 5.0)),
                 },
             ),
             Band(
@@ -80,8 +83,11 @@ def test_a_worker_that_dies_and_one_that_hands_over() -> None:
                 ),
                 (),
                 {
-                    "cold start": (Span("cold start", 0.0, 1.0), Span("cold start", 4.0, 4.5)),
-                    "load": (Span("load", 1.0, 1.5), Span("load", 4.5, 6.0)),
+                    "cold start": (
+                        TimeSpan("cold start", 0.0, 1.0),
+                        TimeSpan("cold start", 4.0, 4.5),
+                    ),
+                    "load": (TimeSpan("load", 1.0, 1.5), TimeSpan("load", 4.5, 6.0)),
                 },
             ),
         ),
@@ -122,7 +128,7 @@ def test_what_a_killed_coordinator_left_and_the_pause_until_the_next_life() -> N
     assert found.length_s == pytest.approx(4.5)
     # Whether it began is not known before something is heard of it.
     assert found.bands[0].attempts[0].ready_s is None
-    assert found.bands[0].spans["cold start"][0] == Span("cold start", 0.0, 1.0)
+    assert found.bands[0].spans["cold start"][0] == TimeSpan("cold start", 0.0, 1.0)
 
 
 def test_nothing_has_happened_yet() -> None:

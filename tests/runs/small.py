@@ -153,7 +153,7 @@ def died_in(faults: list[Fault]) -> set[tuple[int, int]]:
     return {
         (fault.worker, fault.step + later)
         for fault in faults
-        for later in (beside if fault.place in ("written", "told") else range(1))
+        for later in (beside if fault.point in ("written", "told") else range(1))
     }
 
 

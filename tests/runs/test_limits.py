@@ -93,7 +93,7 @@ def task(workers: int) -> Task:
         generation=0,
         rank=0,
         attempt=0,
-        place=StageRank(0, 0),
+        stage_rank=StageRank(0, 0),
         world_size=workers,
         store="file:///run",
         channel="file:///channel",

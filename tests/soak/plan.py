@@ -46,7 +46,7 @@ _SIZES: tuple[Mapping[str, Setting], ...] = tuple({"workers": n + 1} for n in ra
 @dataclass(frozen=True, slots=True)
 class Size:
     """Of a run: how long it lasts at least, when nothing kills; how many kills from outside are
-    planned, after which it is let be; how many deaths of workers at places in steps; how many
+    planned, after which it is let be; how many deaths of workers at fault points; how many
     requests for another plan, and outages of Redis."""
 
     least_s: tuple[float, float]

@@ -61,7 +61,7 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
         assert {fault.worker for fault in of_workers} <= set(range(planned.workers))
         assert {fault.what for fault in of_workers} == {"self", "zygote"}
         assert all(0 <= fault.step < job.STEPS for fault in planned.faults)
-        assert "step" in {fault.place for fault in planned.faults if fault.worker == COORDINATOR}
+        assert "step" in {fault.point for fault in planned.faults if fault.worker == COORDINATOR}
     assert workers == {2, 3, 4}
     assert channels == {(where, how) for where in ("files", "redis") for how in (True, False)}
     assert victims == {f"worker-{rank}" for rank in range(4)} | {"zygote", "coordinator", "stop"}

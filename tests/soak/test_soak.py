@@ -36,7 +36,7 @@ def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(tmp_path:
     summary, counts = soak.summary, soak.summary.counts
     assert summary.failures == [], "\n".join(lines)
     assert counts["runs"] == counts["equal"] >= least
-    # Deaths at places in steps do not depend on how fast the machine is.
+    # Deaths at fault points do not depend on how fast the machine is.
     assert counts["injected"] >= least
     assert counts["injected coordinator"] >= least
     assert counts["resume"] >= counts["injected coordinator"]

@@ -13,7 +13,7 @@ import pytest
 from dayfly.data.npy_arrays import load_arrays
 from dayfly.errors import RequestError
 from dayfly.training import state
-from dayfly.training.arrays import check_arrays, place
+from dayfly.training.arrays import check_arrays, store_arrays
 from tests.training.stores import new_store
 
 X, Y = np.ones((4, 2)), np.ones(4)
@@ -142,8 +142,8 @@ def test_numbers_that_are_none(bad: complex, row: int, monkeypatch: pytest.Monke
     with new_store() as store:
         text = f"y_train of the job's data holds NaN or infinity in row {row}: clean it"
         with pytest.raises(RequestError, match=text):
-            place(arrays, store, seed=0)
+            store_arrays(arrays, store, seed=0)
         assert [one.name for one in store.list()] == ["data/x_train.npy"]
-        part, _ = place(arrays, store, seed=0, note=said.append)
+        part, _ = store_arrays(arrays, store, seed=0, note=said.append)
         assert said == [f"y_train of the job's data holds NaN or infinity in row {row}"]
         np.testing.assert_array_equal(np.load(store.path(part.y.object)), y)

@@ -18,7 +18,7 @@ from dayfly.training.arrays import (
     ArrayReader,
     ArraySplit,
     coalesce,
-    place,
+    store_arrays,
 )
 from dayfly.training.order import Epochs
 from dayfly.wire.stores.files import FileStore
@@ -34,7 +34,7 @@ some_arrays = st.sampled_from(DTYPES).flatmap(
 
 def placed(store: FileStore, x: np.ndarray, **more: np.ndarray) -> tuple[ArraySplit, ArraySplit]:
     arrays = {"x_train": x, "y_train": np.arange(len(x)), **more}
-    return place(arrays, store, seed=3, note=lambda text: None)
+    return store_arrays(arrays, store, seed=3, note=lambda text: None)
 
 
 def same(tensor: torch.Tensor, array: np.ndarray) -> bool:
@@ -103,7 +103,7 @@ def test_arrays_from_files(form: str, tmp_path: Path) -> None:
     if form == "directory":
         assert all(isinstance(array, np.memmap) for array in loaded.values())
     with new_store() as store:
-        train, validation = place(loaded, store, seed=0)
+        train, validation = store_arrays(loaded, store, seed=0)
         assert (train.samples, validation.samples) == (9, 2)
         everything = train.rows_of(np.arange(9))
         assert same(ArrayReader(store, train.x).read(everything), arrays["x_train"])
@@ -149,7 +149,9 @@ def test_an_epoch_reads_at_most_twice_what_it_needs(workers: int, batch_size: in
 @given(rows=st.integers(2, 120), seed=st.integers(0, 50))
 def test_the_tenth_that_is_split_off_is_disjoint_from_training(rows: int, seed: int) -> None:
     with new_store() as store:
-        train, validation = place({"x_train": np.ones(rows), "y_train": np.ones(rows)}, store, seed)
+        train, validation = store_arrays(
+            {"x_train": np.ones(rows), "y_train": np.ones(rows)}, store, seed
+        )
     assert validation.samples == max(1, rows // 10)
     both = [part.rows_of(np.arange(part.samples)).tolist() for part in (train, validation)]
     assert sorted(both[0] + both[1]) == list(range(rows))
@@ -159,7 +161,9 @@ def test_the_split_depends_on_the_seed_and_travels() -> None:
     splits = set()
     for seed in range(5):
         with new_store() as store:
-            _, validation = place({"x_train": np.ones(90), "y_train": np.ones(90)}, store, seed)
+            _, validation = store_arrays(
+                {"x_train": np.ones(90), "y_train": np.ones(90)}, store, seed
+            )
         assert read(ArraySplit, dump(validation), "p") == validation
         splits.add(tuple(validation.rows_of(np.arange(9)).tolist()))
     assert len(splits) == 5

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dayfly.batches import block_shares
-from dayfly.training.arrays import place
+from dayfly.training.arrays import store_arrays
 from dayfly.training.combining import weighting_of
 from dayfly.training.evaluation import Evaluation, right_answers
 from dayfly.training.forward import SAMPLES, Weighting
@@ -130,7 +130,7 @@ def test_validation_draws_the_same_numbers_whatever_came_before() -> None:
     evaluation, model = Evaluation(asked, 60), build_model(asked)
     arrays = {"x_train": clusters(60).x.numpy(), "y_train": clusters(60).y.numpy()}
     with new_store() as store:
-        _, part = place(arrays, store, seed=0)
+        _, part = store_arrays(arrays, store, seed=0)
         sums = []
         for state in range(2):
             torch.manual_seed(state)

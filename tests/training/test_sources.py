@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from dayfly.training.arrays import place
+from dayfly.training.arrays import store_arrays
 from dayfly.training.order import Epochs
 from dayfly.training.sources import ArraySource, DatasetSource, Slices, Source, open_sources
 from dayfly.wire.stores.base import StoreError
@@ -41,7 +41,7 @@ def store() -> Iterator[FileStore]:
 
 
 def array_source(store: FileStore, transform: Any = noisy) -> ArraySource:
-    part, _ = place(
+    part, _ = store_arrays(
         {"x_train": X, "y_train": np.arange(SAMPLES), "x_val": X[:2], "y_val": np.arange(2)},
         store,
         seed=0,
@@ -102,7 +102,7 @@ def test_pieces_keep_their_numbers_where_some_are_empty(store: FileStore) -> Non
 def test_prefetching_reads_only_the_own_slices(store: FileStore) -> None:
     """Rows of 4096 bytes, far apart; two blocks, of a slice, ahead of what was asked for."""
     wide = np.zeros((SAMPLES, 1024), np.float32)
-    part, _ = place(
+    part, _ = store_arrays(
         {"x_train": wide, "y_train": wide[:, 0], "x_val": wide[:1], "y_val": wide[:1, 0]}, store, 0
     )
     epochs = Epochs(SAMPLES, BATCH, seed=1)

@@ -157,9 +157,9 @@ def _schedules(line: Pipelining, batch_size: int, chunk_bytes: int) -> list[Sche
     order = ORDERS[line.schedule]
     schedules = []
     for rank in range(line.layout.world_size):
-        place = line.layout.place(rank)
-        micros = micro_batches(batch_size, place.replica, line.replicas, line.micro_batches)
-        schedules.append(line.step(place, order, micros, chunk_bytes).schedule())
+        at = line.layout.stage_rank(rank)
+        micros = micro_batches(batch_size, at.replica, line.replicas, line.micro_batches)
+        schedules.append(line.step(at, order, micros, chunk_bytes).schedule())
     return schedules
 
 
@@ -173,9 +173,11 @@ def _end_s(
     """When the last rank is through. after_s: what each stage does after its last pass."""
 
     def work_s(rank: int, work: Work) -> float:
-        return passes[line.layout.place(rank).stage].work_s(work)
+        return passes[line.layout.stage_rank(rank).stage].work_s(work)
 
     times = simulate(schedules, link, itemsize=1, work_s=work_s)
     # What is sent last is another's to wait for.
     ends_s = [max(one.done_s for one in rank if one.op.kind is Kind.COMPUTE) for rank in times]
-    return max(end_s + after_s[line.layout.place(rank).stage] for rank, end_s in enumerate(ends_s))
+    return max(
+        end_s + after_s[line.layout.stage_rank(rank).stage] for rank, end_s in enumerate(ends_s)
+    )

@@ -193,13 +193,13 @@ class Catalogue:
                 f"the catalogue has no {_ONE_OF[folder]} {name!r}: give one of {', '.join(names)}"
             )
         for file, own in self._files(folder, name):
-            place = str(file) if own else f"{folder}/{file.name}"
+            origin = str(file) if own else f"{folder}/{file.name}"
             try:
                 # Paths of files, or within archives, are hashable.
                 text = _text(file) if own else _kept_text(file)  # type: ignore[arg-type]
             except (OSError, UnicodeDecodeError) as error:
-                raise RequestError(f"{place} cannot be read: {error}") from error
-            found |= _parsed(text, place, folder, own)
+                raise RequestError(f"{origin} cannot be read: {error}") from error
+            found |= _parsed(text, origin, folder, own)
         if folder == "stores" and name in self._names("platforms"):
             return _server_rows(self.rows("platforms", name)) | found
         return found
@@ -247,21 +247,21 @@ def _kept_text(file: Any) -> str:
     return _text(file)
 
 
-def _data_files(place: Traversable) -> Mapping[str, Traversable]:
+def _data_files(folder: Traversable) -> Mapping[str, Traversable]:
     """By the names of their entries."""
-    if not place.is_dir():
+    if not folder.is_dir():
         return {}
     return {
         file.name.removesuffix(".toml"): file
-        for file in place.iterdir()
+        for file in folder.iterdir()
         if file.name.endswith(".toml") and not file.name.startswith(".")
     }
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str, place: str, folder: str, own: bool) -> Mapping[str, Row]:
+def _parsed(text: str, origin: str, folder: str, own: bool) -> Mapping[str, Row]:
     """By the text itself, so that a file that is changed is read anew."""
-    return read_rows(text, place, _KNOWN[folder], own=own)
+    return read_rows(text, origin, _KNOWN[folder], own=own)
 
 
 def _server_rows(rows: Mapping[str, Row]) -> dict[str, Row]:

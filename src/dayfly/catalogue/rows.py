@@ -74,12 +74,12 @@ def kinds(entry: type) -> dict[str, str]:
     }
 
 
-def read_rows(text: str, place: str, known: Mapping[str, str], *, own: bool) -> dict[str, Row]:
+def read_rows(text: str, origin: str, known: Mapping[str, str], *, own: bool) -> dict[str, Row]:
     """Returns the rows of a data file.
 
     Args:
         text: of the file.
-        place: its name, for errors.
+        origin: its name, for errors.
         known: kinds of the rows that there may be, by name.
         own: whether the file is the user's.
 
@@ -89,23 +89,23 @@ def read_rows(text: str, place: str, known: Mapping[str, str], *, own: bool) -> 
     try:
         tree = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise RequestError(f"{place} is not TOML: {error}") from error
-    return {key: _row(key, found, place, known.get(key), own) for key, found in tree.items()}
+        raise RequestError(f"{origin} is not TOML: {error}") from error
+    return {key: _row(key, found, origin, known.get(key), own) for key, found in tree.items()}
 
 
-def _row(key: str, found: Any, place: str, kind: str | None, own: bool) -> Row:
+def _row(key: str, found: Any, origin: str, kind: str | None, own: bool) -> Row:
     if kind is None:
         raise RequestError(
-            f"{place}: {key} is not known to the catalogue: see docs/catalogue.md for its rows"
+            f"{origin}: {key} is not known to the catalogue: see docs/catalogue.md for its rows"
         )
-    given = read(_Given, found, place, within=key)
+    given = read(_Given, found, origin, within=key)
     # A price may be 0, a size may not.
     what = "usd" if kind == "float" and key.startswith("usd_") else kind
-    value: Any = read(_KINDS[what], given.value, place, within=f"{key}.value")
+    value: Any = read(_KINDS[what], given.value, origin, within=f"{key}.value")
     if kind == "Pairs":
         sizes = [size for size, _ in value]
         if not sizes or sizes != sorted(set(sizes)):
-            raise RequestError(f"{place}: {key}.value: give pairs whose first numbers rise")
+            raise RequestError(f"{origin}: {key}.value: give pairs whose first numbers rise")
     return Row(value, given.source, given.as_of, own)
 
 

@@ -41,7 +41,7 @@ class HuggingFaceFolder(TableSource):
         return _Streams(path)
 
     def tables(self) -> tuple[Table, Table | None]:
-        root = self.place
+        root = self.expanded_path
         if not (root / "dataset_dict.json").is_file():
             return super().tables()
         splits = _json(root / "dataset_dict.json").get("splits")

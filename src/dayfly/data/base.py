@@ -81,8 +81,8 @@ class DataSource(ABC):
     path: str | PathLike[str] = field(kw_only=False)
 
     @property
-    def place(self) -> Path:
-        """The path, with the home directory in place of `~`."""
+    def expanded_path(self) -> Path:
+        """The path, with the home directory for `~`."""
         return Path(fspath(self.path)).expanduser()
 
     @classmethod
@@ -110,7 +110,10 @@ class DataSource(ABC):
     def paths(self) -> Sequence[Path]:
         """Files and directories of the data, which do not travel with the job's code."""
         others = getattr(self, "validation", None)
-        return [self.place, *([Path(fspath(others)).expanduser()] if others is not None else [])]
+        return [
+            self.expanded_path,
+            *([Path(fspath(others)).expanduser()] if others is not None else []),
+        ]
 
     def __str__(self) -> str:
         """As it is written in a job, such as `dayfly.data.csv('x.csv', target='y')`."""

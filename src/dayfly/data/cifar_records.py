@@ -37,7 +37,7 @@ class CIFARFiles(DataSource):
         return path.is_dir() and found(path, "data_batch_1.bin", "train.bin") is not None
 
     def read(self) -> Samples:
-        root = self.place
+        root = self.expanded_path
         hundred = found(root, "data_batch_1.bin") is None
         if hundred:
             train, test = [needed(root, self.form, "train.bin")], found(root, "test.bin")

@@ -53,9 +53,9 @@ class GLUETask(DataSource):
     def read(self) -> Samples:
         self.whole("length", 3)
         self.whole("vocabulary", 5)
-        train = needed(self.place, self.form, "train.tsv")
+        train = needed(self.expanded_path, self.form, "train.tsv")
         files = {"train": train}
-        if (unseen := found(self.place, *_VALIDATION)) is not None:
+        if (unseen := found(self.expanded_path, *_VALIDATION)) is not None:
             files["val"] = unseen
         texts = (text for _, sentences, _ in _rows(train) for text in sentences)
         vocabulary = Vocabulary.of(map(words_of, texts), self.vocabulary)

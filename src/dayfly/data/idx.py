@@ -39,9 +39,9 @@ class IDXFiles(DataSource):
     def read(self) -> Samples:
         arrays: dict[str, Array] = {}
         for part, called in (("train", "train"), ("val", "t10k")):
-            if part == "val" and found(self.place, *_names(called, 3)) is None:
+            if part == "val" and found(self.expanded_path, *_names(called, 3)) is None:
                 continue
-            files = [needed(self.place, self.form, *_names(called, d)) for d in (3, 1)]
+            files = [needed(self.expanded_path, self.form, *_names(called, d)) for d in (3, 1)]
             x, y = (idx(path) for path in files)
             if len(x) != len(y):
                 raise RequestError(

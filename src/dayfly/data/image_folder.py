@@ -51,7 +51,7 @@ class ImageFolder(DataSource):
 
     def read(self) -> Samples:
         image_form(self.size, self.mode, ())
-        root = self.place
+        root = self.expanded_path
         if not root.is_dir():
             raise RequestError(f"data {str(root)!r} is no directory: give one of folders")
         parts = {"train": root}

@@ -59,7 +59,7 @@ class LIBSVMFile(DataSource):
     def read(self) -> Samples:
         if self.features is not None:
             self.whole("features", 1)
-        parts = {"train": _Rows.of(self.place, self.zero_based)}
+        parts = {"train": _Rows.of(self.expanded_path, self.zero_based)}
         if self.validation is not None:
             other = Path(fspath(self.validation)).expanduser()
             parts["val"] = _Rows.of(other, self.zero_based)

@@ -32,7 +32,7 @@ class ArrayFiles(DataSource):
         return path.suffix.lower() in (".npz", ".npy")
 
     def read(self) -> Samples:
-        return Samples(load_arrays(self.place))
+        return Samples(load_arrays(self.expanded_path))
 
 
 def load_array(path: Path) -> NDArray[Any]:

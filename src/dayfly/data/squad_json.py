@@ -46,14 +46,14 @@ class SQuADFiles(DataSource):
     def read(self) -> Samples:
         self.whole("length", 3)
         self.whole("vocabulary", 5)
-        train = needed(self.place, self.form, _NAMES["train"])
+        train = needed(self.expanded_path, self.form, _NAMES["train"])
         texts = (
             text for _, question, paragraph, _ in _rows(train) for text in (question, paragraph)
         )
         vocabulary = Vocabulary.of(map(words_of, texts), self.vocabulary)
         notes, arrays = [vocabulary.note], dict[str, Array]()
         for part, name in _NAMES.items():
-            path = found(self.place, name)
+            path = found(self.expanded_path, name)
             if path is None:
                 continue
             x, y, lost = Spool(np.int64, (self.length,)), Spool(np.int64, (2,)), 0

@@ -145,7 +145,7 @@ class TableSource(DataSource):
         other = None
         if self.validation is not None:
             other = self.table(Path(fspath(self.validation)).expanduser())
-        return self.table(self.place), other
+        return self.table(self.expanded_path), other
 
     def look(self) -> list[Column]:
         table, _ = self.tables()

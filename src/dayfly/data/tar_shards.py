@@ -58,7 +58,7 @@ class TarShards(DataSource):
 
     def read(self) -> Samples:
         image_form(self.size, self.mode, ())
-        places = {"train": self.place}
+        places = {"train": self.expanded_path}
         if self.validation is not None:
             places["val"] = Path(fspath(self.validation)).expanduser()
         read = {part: _Part.of(_shards(place), self.x, self.y) for part, place in places.items()}

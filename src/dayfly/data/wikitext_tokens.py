@@ -46,11 +46,11 @@ class WikiText(DataSource):
     def read(self) -> Samples:
         self.whole("length", 1)
         self.whole("vocabulary", 5)
-        train = needed(self.place, self.form, *_NAMES["train"])
+        train = needed(self.expanded_path, self.form, *_NAMES["train"])
         vocabulary = Vocabulary.of(_words(train), self.vocabulary)
         arrays: dict[str, Array] = {}
         for part, names in _NAMES.items():
-            path = found(self.place, *names)
+            path = found(self.expanded_path, *names)
             if path is None:
                 continue
             spool = Spool(np.int64)

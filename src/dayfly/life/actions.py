@@ -72,10 +72,10 @@ class EndAll:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A place where tests kill the supervisor."""
+    """A point at which tests kill the supervisor."""
 
     step: int
-    place: str
+    point: str
 
 
 Action = Start | Tell | Commit | Trim | Decide | AskToStop | EndAll | Pass

@@ -178,11 +178,11 @@ def latest(store: Store) -> Checkpoint | None:
     info = store.stat(_LATEST)
     if info is None:
         return None
-    place = f"{store}/{_LATEST}"
+    origin = f"{store}/{_LATEST}"
     try:
-        check_size(info.size_bytes, place)
-        tree = parse(store.get(_LATEST), place, _REMEDY)
-        return read_json(Commit, tree, place, remedy=_REMEDY).checkpoint
+        check_size(info.size_bytes, origin)
+        tree = parse(store.get(_LATEST), origin, _REMEDY)
+        return read_json(Commit, tree, origin, remedy=_REMEDY).checkpoint
     except RequestError as error:
         raise CheckpointError(str(error)) from error
 

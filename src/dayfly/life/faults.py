@@ -1,4 +1,4 @@
-"""Failures on purpose, by (worker, step, place in the step): how the tests kill.
+"""Failures on purpose, by (worker, step, point of the step): how the tests kill.
 
 Each happens once in a run, whoever gets there first; the store remembers. The product passes none.
 """
@@ -19,7 +19,7 @@ from dayfly.wire.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Kill `what` when `worker` (a rank, or `wire.keys.COORDINATOR`) gets to `place` of `step`.
+    """Kill `what` when `worker` (a rank, or `wire.keys.COORDINATOR`) gets to `point` of `step`.
 
     Args:
         what: "self" (kill -9 of the process), or "zygote" (the process from which the function was
@@ -28,7 +28,7 @@ class Fault:
 
     worker: Annotated[int, Range(SERVER)]
     step: int
-    place: str
+    point: str
     what: Literal["self", "zygote"] = "self"
 
     def dump(self) -> dict[str, Any]:
@@ -41,15 +41,15 @@ class Faults:
 
     def __init__(self, faults: Sequence[Fault], worker: int, store: Store) -> None:
         self._mine = {
-            (fault.step, fault.place): (number, fault)
+            (fault.step, fault.point): (number, fault)
             for number, fault in enumerate(faults)
             if fault.worker == worker
         }
         self._store = store
 
-    def at(self, step: int, place: str) -> None:
+    def at(self, step: int, point: str) -> None:
         """Die here, if that is planned and has not happened yet."""
-        planned = self._mine.get((step, place))
+        planned = self._mine.get((step, point))
         if planned is None:
             return
         number, fault = planned

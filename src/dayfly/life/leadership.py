@@ -253,9 +253,9 @@ def _read(store: Store) -> tuple[Head, Version] | None:
         data, version = store.get_versioned(HEAD)
     except ObjectMissing:
         return None
-    place = f"{store}/{HEAD}"
+    origin = f"{store}/{HEAD}"
     remedy = f"make sure that no coordinator runs it, and remove {HEAD}"
-    return read(Head, parse(data, place, remedy), place, remedy=remedy), version
+    return read(Head, parse(data, origin, remedy), origin, remedy=remedy), version
 
 
 def _text(head: Head) -> bytes:

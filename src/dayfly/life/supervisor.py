@@ -257,8 +257,8 @@ class Supervisor:
                         self.listener.stopping()
                 case actions.EndAll():
                     self._end_all()
-                case actions.Pass(step, place):
-                    self.faults.at(step, place)
+                case actions.Pass(step, point):
+                    self.faults.at(step, point)
 
     def _start(self, cast: _Cast, rank: int, attempt: int, trimmed_step: int) -> None:
         """Start a worker's next function, unless it cannot be had."""

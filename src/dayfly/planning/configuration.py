@@ -14,7 +14,7 @@ from itertools import accumulate
 from dayfly.errors import RequestError
 from dayfly.planning.function_times import contended, declined, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
-from dayfly.specs.protocols import PROTOCOLS, Exchange, Part, ProtocolDescription
+from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
 from dayfly.wire.collectives import collective
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
@@ -157,7 +157,7 @@ def part_elements(profile: Profile, layers: Sequence[LayerBytes], part: Part) ->
     return round(trained * profile.state_per_trained_byte) if part is Part.OPTIMIZER else trained
 
 
-def averaged(profile: Profile, exchange: Exchange, steps: int) -> int:
+def averaged(profile: Profile, exchange: ExchangeDescription, steps: int) -> int:
     """Returns the elements that a round of so many steps sums: parts, flags, losses and a tail."""
     layers = profile.layers
     tensors = sum(len(elements(layer)) for layer in layers)

@@ -164,30 +164,30 @@ class Plan:
         return json.dumps(self.dump(), indent=1, allow_nan=False) + "\n"
 
     @classmethod
-    def load(cls, tree: Any, place: str = "plan") -> Self:
+    def load(cls, tree: Any, origin: str = "plan") -> Self:
         """From what `dump` gave, or a person wrote.
 
-        Raises RequestError, which names the place, for what is missing, not known, or of a wrong
+        Raises RequestError, which names the origin, for what is missing, not known, or of a wrong
         kind or sign. Names of settings are checked where they are used.
 
         Args:
-            place: what it is, in errors.
+            origin: what it is, in errors.
         """
         rest = json_files.versioned(
-            tree, "version", VERSION, place, remedy="make it anew with dayfly predict"
+            tree, "version", VERSION, origin, remedy="make it anew with dayfly predict"
         )
-        whole = dataclass_json.read(_File, rest, place)
+        whole = dataclass_json.read(_File, rest, origin)
         return cls(
             settings=whole.settings,
             job={name: value for name, value in rest["job"].items() if value is not None},
-            profile=load_profile(whole.profile, place, "profile"),
+            profile=load_profile(whole.profile, origin, "profile"),
             prediction=whole.prediction,
         )
 
     @classmethod
-    def parse(cls, text: str | bytes, place: str = "plan") -> Self:
+    def parse(cls, text: str | bytes, origin: str = "plan") -> Self:
         """From a file's text. Raises RequestError as `load` does, and for what is no JSON."""
-        return cls.load(json_files.parse(text, place), place)
+        return cls.load(json_files.parse(text, origin), origin)
 
     @classmethod
     def read(cls, file: Path) -> Self:

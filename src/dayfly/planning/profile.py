@@ -365,21 +365,21 @@ def dump_profile(profile: Profile) -> dict[str, Any]:
     return {"version": VERSION, **dataclass_json.dump(profile)}
 
 
-def load_profile(tree: Any, place: str = "the profile", within: str = "") -> Profile:
+def load_profile(tree: Any, origin: str = "the profile", within: str = "") -> Profile:
     """From what JSON has.
 
     Args:
         tree: what `dump_profile` gave, or a person wrote.
-        place: what it is, in errors, such as its file.
+        origin: what it is, in errors, such as its file.
         within: where in that it stands.
 
     Raises:
         RequestError: names the place of a key, type, sign or number of layers that is wrong.
     """
     rest = json_files.versioned(
-        tree, "version", VERSION, place, within, "measure it anew with dayfly profile"
+        tree, "version", VERSION, origin, within, "measure it anew with dayfly profile"
     )
-    return dataclass_json.read(Profile, rest, place, within=within)
+    return dataclass_json.read(Profile, rest, origin, within=within)
 
 
 def profile_text(profile: Profile) -> str:
@@ -387,11 +387,11 @@ def profile_text(profile: Profile) -> str:
     return json.dumps(dump_profile(profile), indent=1, allow_nan=False) + "\n"
 
 
-def parse_profile(text: str | bytes, place: str) -> Profile:
+def parse_profile(text: str | bytes, origin: str) -> Profile:
     """From a file's text; as `load_profile`."""
-    return load_profile(json_files.parse(text, place), place)
+    return load_profile(json_files.parse(text, origin), origin)
 
 
 def read_profile(file: Path) -> Profile:
-    """Raises RequestError, which names file and place, for what is no profile."""
+    """Raises RequestError, which names the file and the field, for what is no profile."""
     return parse_profile(json_files.read_bytes(file), str(file))

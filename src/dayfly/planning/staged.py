@@ -61,8 +61,8 @@ def ranks(
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
     made = []
     for number in range(c.workers):
-        place = layout.place(number)
-        stage = _Stage(profile, c, means, place, sizes)
+        stage_rank = layout.stage_rank(number)
+        stage = _Stage(profile, c, means, stage_rank, sizes)
         streams: list[Stream] = []
         for step, batch in enumerate(batches):
             streams += stage.step(step, batch, len(streams))
@@ -99,8 +99,8 @@ def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[
     for kind, count in kinds.items():
         made = []
         for number in range(c.workers):
-            place = layout.place(number)
-            stage = _Stage(profile, c, means, place, sizes)
+            stage_rank = layout.stage_rank(number)
+            stage = _Stage(profile, c, means, stage_rank, sizes)
             made.append(limited(stage.size, means, number, stage.validating(kind)))
         # Where passes vary, each worker has a pace of its own.
         varied = any(size.jitter for size in sizes)
@@ -153,22 +153,24 @@ class _Stage:
         profile: Profile,
         c: Configuration,
         means: ChannelModel,
-        place: StageRank,
+        stage_rank: StageRank,
         sizes: Sequence[SizeProfile],
     ) -> None:
         self._profile = profile
         self._c = c
         self._means = means
-        self._place = place
+        self._stage_rank = stage_rank
         self._layout = Layout(c.stages, c.replicas)
-        self._rank = self._layout.rank(place.stage, place.replica)
-        self.size = size = straggling(sizes[place.stage], self._rank, c.workers, c.micro_batches)
+        self._rank = self._layout.rank(stage_rank.stage, stage_rank.replica)
+        self.size = size = straggling(
+            sizes[stage_rank.stage], self._rank, c.workers, c.micro_batches
+        )
         self._chunk_bytes = means.message_bytes(list(sizes))
-        mine = stage_range(profile, c, place.stage)
-        self._layers = stage_layers(profile, c, place.stage)
+        mine = stage_range(profile, c, stage_rank.stage)
+        self._layers = stage_layers(profile, c, stage_rank.stage)
         self._forward = size.forward[mine.start : mine.stop]
         self._backward = size.backward[mine.start : mine.stop]
-        self._last = place.stage == c.stages - 1
+        self._last = stage_rank.stage == c.stages - 1
         self._flat = flat(self._layers, tail=0)
 
     def step(self, step: int, batch: int, first: int) -> list[Stream]:
@@ -178,11 +180,11 @@ class _Stage:
             first: the number of the first of them.
         """
         c, size, flat_ = self._c, self.size, self._flat
-        micros = micro_batches(batch, self._place.replica, c.replicas, c.micro_batches)
+        micros = micro_batches(batch, self._stage_rank.replica, c.replicas, c.micro_batches)
         before = ((first - 1, None),) if first else ()
         plan, pieces = self._passes(c.schedule, tuple(micros), flat_, learns=True)
         seconds = self._seconds(micros, flat_)
-        streams = [self._passage(plan, ("pipe", step, self._place.replica), before, seconds)]
+        streams = [self._passage(plan, ("pipe", step, self._stage_rank.replica), before, seconds)]
         tail_after: tuple[tuple[int, int | None], ...] = before
         if self._last and micros:
             # Of the last micro-batch, as its loss is known.
@@ -195,11 +197,11 @@ class _Stage:
                 all_reduce(
                     c.collective,
                     c.aggregators,
-                    self._place.replica,
+                    self._stage_rank.replica,
                     c.replicas,
                     length,
                     self._means,
-                    name=("grad", self._place.stage, step, number),
+                    name=("grad", self._stage_rank.stage, step, number),
                     after=((first, gate),),
                     pool="buckets",
                     group=True,
@@ -222,10 +224,10 @@ class _Stage:
 
     def validating(self, sizes: Sequence[Sequence[int]]) -> list[Stream]:
         """Streams of a round of validation, of blocks of so many samples for each replica."""
-        mine = sizes[self._place.replica]
+        mine = sizes[self._stage_rank.replica]
         micros = tuple(MicroBatch(number, some) for number, some in enumerate(mine))
         plan, _ = self._passes(None, micros, self._flat, learns=False)
-        name = "eval", self._place.replica
+        name = "eval", self._stage_rank.replica
         passage = self._passage(plan, name, (), self._seconds(micros, None))
         numbers = BLOCK_NUMBERS * sum(map(len, sizes))
         return [passage, self._of_all("val", 0, numbers, ((0, None),))]
@@ -276,7 +278,7 @@ class _Stage:
         self, order: str | None, micros: tuple[MicroBatch, ...], flat_: Flat, *, learns: bool
     ) -> tuple[CompiledSchedule, tuple[int, ...]]:
         """The schedule, and where in it each of the early buckets is whole."""
-        layers, cut, stage = self._profile.layers, self._c.cut, self._place.stage
+        layers, cut, stage = self._profile.layers, self._c.cut, self._stage_rank.stage
 
         def boundary(at: int, micro: MicroBatch) -> Boundary:
             back = round(layers[at].gradient * micro.samples) if learns else 0
@@ -296,7 +298,7 @@ class _Stage:
         """CPU seconds of each pass; of the last backward one, of its pieces."""
         size, speed, found = self.size, self.size.speed, {}
         for one in micros:
-            reading = size.data(one.samples) if not self._place.stage else 0.0
+            reading = size.data(one.samples) if not self._stage_rank.stage else 0.0
             forward = reading + passed(self._forward, one.samples)
             backward = passed(self._backward, one.samples)
             found[Work(FORWARD, one.number)] = speed * forward + size.pass_cpu_s
@@ -324,7 +326,7 @@ def _passage_plan(
     make: MakeOrder = forward_only if order is None else ORDERS[order]
     step = PipelineStep(
         layout=Layout(stages, 1),
-        place=StageRank(stage, 0),
+        stage_rank=StageRank(stage, 0),
         order=make(stage, stages, numbers),
         before=dict(zip(numbers, before, strict=False)),
         behind=dict(zip(numbers, behind, strict=False)),

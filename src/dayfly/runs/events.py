@@ -62,12 +62,12 @@ def read(file: Path, of: Of[Record]) -> tuple[tuple[Record, ...], bool]:
     try:
         with file.open("rb") as lines:
             for number, line in enumerate(_lines(lines), 1):
-                place = f"{file}, line {number}"
+                origin = f"{file}, line {number}"
                 if is_cut(line):
                     return tuple(found), True
                 if len(line) > LONGEST_BYTES:
-                    raise RequestError(f"{place} is longer than any record: {_REMEDY}")
-                found.append(of(parse(line, place, _REMEDY), place, _REMEDY))
+                    raise RequestError(f"{origin} is longer than any record: {_REMEDY}")
+                found.append(of(parse(line, origin, _REMEDY), origin, _REMEDY))
     except FileNotFoundError:
         return (), False
     except OSError as error:
@@ -114,8 +114,8 @@ def told_events(file: Path, kinds: Sequence[str]) -> Iterator[Told]:
     with file.open("rb") as lines:
         for number, line in enumerate(_lines(lines), 1):
             if wanted.search(line) and not is_cut(line):
-                place = f"{file}, line {number}"
-                told = told_of(parse(line, place, _REMEDY), place, _REMEDY)
+                origin = f"{file}, line {number}"
+                told = told_of(parse(line, origin, _REMEDY), origin, _REMEDY)
                 if told.kind in kinds:
                     yield told
 

@@ -173,7 +173,7 @@ class JobCoordinator(ChangingCoordinator):
     def _plan_by(self, record: Record, setup: Setup) -> GenerationPlan:
         plan, settings = super()._plan_by(record, setup), record.settings
         layout = Layout(settings.stages, settings.members)
-        places = [layout.place(rank) for rank in range(plan.world_size)]
+        stage_ranks = [layout.stage_rank(rank) for rank in range(plan.world_size)]
         return replace(
             plan,
             protocol=settings.sync,
@@ -181,8 +181,8 @@ class JobCoordinator(ChangingCoordinator):
             first_step=self._checkpoint.step,
             checkpoint=self._checkpoint.digest,
             layout=[
-                replace(one, stage=place.stage, replica=place.replica)
-                for one, place in zip(plan.layout, places, strict=True)
+                replace(one, stage=own.stage, replica=own.replica)
+                for one, own in zip(plan.layout, stage_ranks, strict=True)
             ],
         )
 
@@ -246,7 +246,7 @@ class JobCoordinator(ChangingCoordinator):
 
     def _task(self, plan: GenerationPlan, record: Record, setup: Setup, rank: int = 0) -> Task:
         """What a rank's first attempt is told."""
-        settings, place = record.settings, plan.layout[rank]
+        settings, own = record.settings, plan.layout[rank]
         return Task(
             run=record.run_id,
             token=self._workplace.token,
@@ -254,7 +254,7 @@ class JobCoordinator(ChangingCoordinator):
             turn=plan.turn,
             rank=rank,
             attempt=0,
-            place=StageRank(place.stage, place.replica),
+            stage_rank=StageRank(own.stage, own.replica),
             world_size=plan.world_size,
             store=plan.store,
             channel=plan.channel,

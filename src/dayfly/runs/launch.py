@@ -37,7 +37,7 @@ from dayfly.runs.run_plan import carried_out, gone_on
 from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship
 from dayfly.runs.staging import recut
-from dayfly.training.arrays import ArraySplit, place
+from dayfly.training.arrays import ArraySplit, store_arrays
 from dayfly.training.paged import paged
 
 
@@ -80,7 +80,7 @@ def begin(
             parts: tuple[ArraySplit, ...] = ()
             if prepared.arrays is not None:
                 note = say if settings.on_nan == WARN_OF_NAN else None
-                parts = place(prepared.arrays, store, job.seed, note=note)
+                parts = store_arrays(prepared.arrays, store, job.seed, note=note)
             written = checkpoints.write_stages(store, 0, prepared.states)
             checkpoints.commit(store, 0, written)
             samples = parts[0].samples if parts else prepared.training_samples

@@ -57,7 +57,7 @@ class FiniteWatch:
         engine: Engine,
         catch_up: CatchUp,
         reporter: Reporter,
-        places: FaultPoints,
+        fault_points: FaultPoints,
     ) -> None:
         self._task = task
         self._stops = task.on_nan == STOP_ON_NAN
@@ -67,7 +67,7 @@ class FiniteWatch:
         self._engine = engine
         self._catch_up = catch_up
         self._reporter = reporter
-        self._places = places
+        self._fault_points = fault_points
         if self._stops:
             progress.not_finite = None  # of a life that went on with it
 
@@ -110,7 +110,7 @@ class FiniteWatch:
 
     def _whose(self, step: int, *, own_finite: bool) -> list[int]:
         """The ranks whose share was not finite; a share that nobody computed anew is not known."""
-        self._places.operation = _OPERATION
+        self._fault_points.operation = _OPERATION
         flags = torch.zeros(self._task.world_size, dtype=torch.float64)
         one = Sum(self._engine, _OPERATION, flags)
         (stored,) = self._catch_up.stored(step, [one])

@@ -47,7 +47,7 @@ class Pipelining:
 
     def step(
         self,
-        place: StageRank,
+        stage_rank: StageRank,
         order: MakeOrder,
         micros: Sequence[MicroBatch],
         chunk_bytes: int,
@@ -62,10 +62,10 @@ class Pipelining:
         numbers = [micro.number for micro in micros]
         return PipelineStep(
             layout=self.layout,
-            place=place,
-            order=order(place.stage, self.layout.stages, numbers),
-            before=_boundaries(self.received(place.stage), micros, learns=learns),
-            behind=_boundaries(self.sent(place.stage), micros, learns=learns),
+            stage_rank=stage_rank,
+            order=order(stage_rank.stage, self.layout.stages, numbers),
+            before=_boundaries(self.received(stage_rank.stage), micros, learns=learns),
+            behind=_boundaries(self.sent(stage_rank.stage), micros, learns=learns),
             chunk_bytes=chunk_bytes,
         )
 

@@ -135,22 +135,22 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
     )
 
 
-def configuration_of(plan: Plan, place: str = "plan") -> Configuration:
+def configuration_of(plan: Plan, origin: str = "plan") -> Configuration:
     """What a plan is of. Raises RequestError for settings that are not known or cannot be."""
-    return configuration(settings_of(plan, place), JobSpec.by(plan))
+    return configuration(settings_of(plan, origin), JobSpec.by(plan))
 
 
-def settings_of(plan: Plan, place: str = "plan", **changes: Any) -> Settings:
+def settings_of(plan: Plan, origin: str = "plan", **changes: Any) -> Settings:
     """The settings of a plan.
 
     Args:
         changes: in their place, as flags beside --plan.
-        place: the plan's file, in errors.
+        origin: the plan's file, in errors.
 
     Raises:
         RequestError: for settings that are not known, of another type, or that cannot be.
     """
-    planned = dataclass_json.read(Settings, plan.settings, place, within="settings")
+    planned = dataclass_json.read(Settings, plan.settings, origin, within="settings")
     return planned.changed(**changes) if changes else planned
 
 

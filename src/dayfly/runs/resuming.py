@@ -20,7 +20,7 @@ from dayfly.runs.job_record import Record
 from dayfly.runs.prepare import arrays_of, prepare
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import load_job_file, receive, ship, shipped_sources, sources
-from dayfly.training.arrays import place
+from dayfly.training.arrays import store_arrays
 from dayfly.training.order import Epochs
 from dayfly.training.randomness import DATA, seeded
 from dayfly.training.replica import Replica
@@ -124,7 +124,7 @@ def take_inputs_again(record: Record, job: Job, store: Store) -> None:
     with seeded(DATA, job.seed):
         arrays = arrays_of(job)
     # Whether NaN may be among them was decided when the run began.
-    if place(arrays, store, job.seed, note=lambda text: None) != tuple(record.parts):
+    if store_arrays(arrays, store, job.seed, note=lambda text: None) != tuple(record.parts):
         store.clear("data")
         raise RequestError(
             f"the data {str(job.data)!r} differ from those that the run began with: put the "

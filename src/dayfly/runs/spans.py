@@ -21,10 +21,10 @@ class FaultPoints:
 
     def after(self, op: Op) -> None:
         """An operation of the wire is done: `grad-put-sum`, `val-reduce`, `pipe-get`."""
-        place = f"{self.operation}-{op.kind.value}"
+        point = f"{self.operation}-{op.kind.value}"
         if op.kind is Kind.PUT and op.name is not None:
-            place += "-sum" if op.name.destination == EVERYONE else "-part"
-        self._faults.at(self.step, place)
+            point += "-sum" if op.name.destination == EVERYONE else "-part"
+        self._faults.at(self.step, point)
 
 
 #: Spans of one kind closer together than this are told as one, in milliseconds.

@@ -99,7 +99,7 @@ class StepTask(FunctionTask):
 
     Args:
         attempt: of its function.
-        place: in the generation's layout.
+        stage_rank: in the generation's layout.
         collective: name of the all-reduce algorithm.
         aggregators: workers that sum, of k-reduce.
         compress: how gradients are made smaller; see `training.compression.compression`.
@@ -119,7 +119,7 @@ class StepTask(FunctionTask):
     """
 
     attempt: int
-    place: StageRank
+    stage_rank: StageRank
     collective: str
     aggregators: int | None = None
     compress: str = "none"
@@ -140,9 +140,11 @@ class StepTask(FunctionTask):
         """Which part of a checkpoint is the worker's, and of its batches: which stage, if the model
         is cut, and which of the replicas."""
         if self.pipelining is None:
-            return Writer(self.place.replica, self.world_size)
+            return Writer(self.stage_rank.replica, self.world_size)
         layout = self.pipelining.layout
-        return Writer(self.place.replica, layout.replicas, self.place.stage, layout.stages)
+        return Writer(
+            self.stage_rank.replica, layout.replicas, self.stage_rank.stage, layout.stages
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,7 @@ def _largest(task: Task) -> Task:
     return replace(
         task,
         rank=task.world_size - 1,
-        place=StageRank(task.world_size - 1, task.world_size - 1),
+        stage_rank=StageRank(task.world_size - 1, task.world_size - 1),
         attempt=10**4 - 1,
         checkpoint=Checkpoint(step, parts),
         trimmed_step=step,

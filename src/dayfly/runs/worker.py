@@ -138,7 +138,7 @@ class Worker:
         if task.waits:
             task, began = self._wait_to_go(task), time.monotonic()
         self._task = task
-        self._places = FaultPoints(faults, task.checkpoint.step)
+        self._fault_points = FaultPoints(faults, task.checkpoint.step)
         tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
         self._epochs = Epochs.of(task.samples, job, task.steps)
@@ -158,7 +158,9 @@ class Worker:
             began=began,
             check_share=lambda step, share: self._watch.check_share(step, share),
         )
-        engines = Engines(channel, task, self._keeping.check, self._places.after, self._spans.add)
+        engines = Engines(
+            channel, task, self._keeping.check, self._fault_points.after, self._spans.add
+        )
         self._engine = engines.of_all()
         behind = task.replays and self._engine.keeps_sums
         self._catch_up = CatchUp(self._reporter, task.checkpoint.step, behind=behind)
@@ -177,7 +179,7 @@ class Worker:
             engine=self._engine,
             catch_up=self._catch_up,
             faults=faults,
-            places=self._places,
+            fault_points=self._fault_points,
             reporter=self._reporter,
             lifetime=self._lifetime,
             spans=self._spans,
@@ -195,7 +197,7 @@ class Worker:
             self._engine,
             self._catch_up,
             self._reporter,
-            self._places,
+            self._fault_points,
         )
         self.step = self._protocol.load_state(task.checkpoint.step, tree["replica"], tensors)
         self._ended = task.ended
@@ -258,7 +260,7 @@ class Worker:
         return self._ended or self.step >= self._task.steps
 
     def _take_round(self) -> Wishes:
-        self._places.step, self._places.operation = self.step, "grad"
+        self._fault_points.step, self._fault_points.operation = self.step, "grad"
         granted = self._protocol.take(self.step)
         steps = self._rounds.steps(self.step)
         self._watch.after_round(steps, own_finite=self._protocol.own_finite)
@@ -294,7 +296,7 @@ class Worker:
 
     def _decided_at(self, step: int, granted: Wishes) -> Wishes:
         """What is granted at the boundary before `step`, once the coordinator has decided there."""
-        self._places.operation = "decided"
+        self._fault_points.operation = "decided"
         with self._spans.during("decide"):
             answer = wait_patiently(
                 lambda some_s: self._channel.get_bytes(decided(step), some_s),

@@ -358,24 +358,24 @@ _WORKER: Mapping[str, type[Told]] = {
 }
 
 
-def event_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) -> Event:
-    """A coordinator's record. Raises RequestError, naming the place, for what is none."""
-    return read(_COORDINATOR.get(str(tree.get("kind")), Event), tree, place, remedy=remedy)
+def event_of(tree: Mapping[str, Any], origin: str, remedy: str | None = None) -> Event:
+    """A coordinator's record. Raises RequestError, naming the origin, for what is none."""
+    return read(_COORDINATOR.get(str(tree.get("kind")), Event), tree, origin, remedy=remedy)
 
 
-def told_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) -> Told:
-    """A worker's record. Raises RequestError, naming the place, for what is none."""
-    return read(_WORKER.get(str(tree.get("kind")), Told), tree, place, remedy=remedy)
+def told_of(tree: Mapping[str, Any], origin: str, remedy: str | None = None) -> Told:
+    """A worker's record. Raises RequestError, naming the origin, for what is none."""
+    return read(_WORKER.get(str(tree.get("kind")), Told), tree, origin, remedy=remedy)
 
 
-def others_of(tree: Mapping[str, Any], place: str, remedy: str | None = None) -> OthersTraffic:
-    """A record of `others.jsonl`. Raises RequestError, naming the place, for what is none."""
-    return read(OthersTraffic, tree, place, remedy=remedy)
+def others_of(tree: Mapping[str, Any], origin: str, remedy: str | None = None) -> OthersTraffic:
+    """A record of `others.jsonl`. Raises RequestError, naming the origin, for what is none."""
+    return read(OthersTraffic, tree, origin, remedy=remedy)
 
 
-def event_from(source: str, tree: Mapping[str, Any], place: str) -> Event:
+def event_from(source: str, tree: Mapping[str, Any], origin: str) -> Event:
     """Returns a record of the event file named `source`, as `event_of` or `told_of` does."""
-    return (event_of if source == COORDINATOR else told_of)(tree, place)
+    return (event_of if source == COORDINATOR else told_of)(tree, origin)
 
 
 def rank_of(function: str) -> int:

@@ -27,7 +27,7 @@ class Part(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class ExchangeDescription:
     """A sum over all workers, or over all replicas of a stage.
 
     Args:
@@ -41,9 +41,9 @@ class Exchange:
 
 
 #: The mean of the gradients, and what buffers moved by.
-OF_GRADIENTS = Exchange(parts=frozenset({Part.GRADIENTS, Part.BUFFERS}), every_step=True)
+OF_GRADIENTS = ExchangeDescription(parts=frozenset({Part.GRADIENTS, Part.BUFFERS}), every_step=True)
 #: The mean of the replicas, which were trained apart since the last one.
-OF_REPLICAS = Exchange(parts=frozenset({Part.PARAMETERS, Part.BUFFERS, Part.OPTIMIZER}))
+OF_REPLICAS = ExchangeDescription(parts=frozenset({Part.PARAMETERS, Part.BUFFERS, Part.OPTIMIZER}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class ProtocolDescription:
     """
 
     name: str
-    exchanges: tuple[Exchange, ...] = (OF_GRADIENTS,)
+    exchanges: tuple[ExchangeDescription, ...] = (OF_GRADIENTS,)
     holds: tuple[Part, ...] = ()
     cuts: bool = False
     leaves: bool = False
@@ -73,7 +73,7 @@ class ProtocolDescription:
     step: str = ""
 
     @property
-    def of_round(self) -> Exchange | None:
+    def of_round(self) -> ExchangeDescription | None:
         """The exchange at the end of a round; None: each step sums its gradients."""
         return next((one for one in self.exchanges if not one.every_step), None)
 

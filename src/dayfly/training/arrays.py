@@ -108,7 +108,7 @@ class ArraySplit:
         return permuted(indices + self.start, self.x.rows, SPLIT, self.split_seed)
 
 
-def place(
+def store_arrays(
     arrays: Arrays, store: Store, seed: int, *, note: Callable[[str], None] | None = None
 ) -> tuple[ArraySplit, ArraySplit]:
     """Puts checked arrays into the store, in one pass over them, whatever their size.
@@ -125,7 +125,7 @@ def place(
     Raises:
         RequestError: an element is NaN or infinite.
     """
-    placed = {name: _place(array, name, store, note) for name, array in arrays.items()}
+    placed = {name: _store_array(array, name, store, note) for name, array in arrays.items()}
     x, y = placed["x_train"], placed["y_train"]
     if "x_val" in placed:
         validation = ArraySplit(placed["x_val"], placed["y_val"], placed["x_val"].rows)
@@ -134,7 +134,7 @@ def place(
     return ArraySplit(x, y, x.rows - cut, seed, cut), ArraySplit(x, y, cut, seed, 0)
 
 
-def place_split(
+def store_split(
     x: NDArray[Any] | Encoded,
     y: NDArray[Any] | Encoded,
     store: Store,
@@ -151,8 +151,8 @@ def place_split(
     Raises:
         RequestError: an element is NaN or infinite.
     """
-    placed = _place(x, "x_val", store, note)
-    return ArraySplit(placed, _place(y, "y_val", store, note), placed.rows)
+    placed = _store_array(x, "x_val", store, note)
+    return ArraySplit(placed, _store_array(y, "y_val", store, note), placed.rows)
 
 
 def validation_samples(rows: int) -> int:
@@ -294,17 +294,17 @@ def opened(store: Store, rows: StoredArray) -> ArrayReader | BlobReader:
     return ArrayReader(store, rows) if rows.spans_at is None else BlobReader(store, rows)
 
 
-def _place(
+def _store_array(
     array: NDArray[Any] | Encoded, name: str, store: Store, note: Callable[[str], None] | None
 ) -> StoredArray:
     if not isinstance(array, Encoded):
-        return _place_rows(array, name, store, note)
+        return _store_rows(array, name, store, note)
     if isinstance(array.stored, Blobs):
-        return _place_blobs(array.stored, name, store, array.form)
-    return replace(_place_rows(array.stored, name, store, note), form=array.form)
+        return _store_blobs(array.stored, name, store, array.form)
+    return replace(_store_rows(array.stored, name, store, note), form=array.form)
 
 
-def _place_blobs(blobs: Blobs, name: str, store: Store, form: Form) -> StoredArray:
+def _store_blobs(blobs: Blobs, name: str, store: Store, form: Form) -> StoredArray:
     digest = xxhash.xxh3_128()
 
     def pieces() -> Iterator[Buffer]:
@@ -315,13 +315,13 @@ def _place_blobs(blobs: Blobs, name: str, store: Store, form: Form) -> StoredArr
 
     ends = np.cumsum(blobs.lengths)
     total = int(ends[-1])
-    place = f"data/{name}.bin"
-    store.put(place, Pieces(total, pieces))
-    spans = _place_rows(np.stack([ends - blobs.lengths, ends], 1), f"{name}.spans", store, None)
+    object_name = f"data/{name}.bin"
+    store.put(object_name, Pieces(total, pieces))
+    spans = _store_rows(np.stack([ends - blobs.lengths, ends], 1), f"{name}.spans", store, None)
     # A split of the same bytes into other samples is other data.
     digest.update((spans.digest or "").encode())
     return StoredArray(
-        place,
+        object_name,
         0,
         len(blobs),
         (),
@@ -333,7 +333,7 @@ def _place_blobs(blobs: Blobs, name: str, store: Store, form: Form) -> StoredArr
     )
 
 
-def _place_rows(
+def _store_rows(
     array: NDArray[Any], name: str, store: Store, note: Callable[[str], None] | None
 ) -> StoredArray:
     dtype = array.dtype.newbyteorder("=")
@@ -362,8 +362,8 @@ def _place_rows(
             digest.update(data)
             yield data
 
-    place, offset = f"data/{name}.npy", start.tell()
-    store.put(place, Pieces(offset + array.size * dtype.itemsize, pieces))
+    object_name, offset = f"data/{name}.npy", start.tell()
+    store.put(object_name, Pieces(offset + array.size * dtype.itemsize, pieces))
     return StoredArray(
-        place, offset, len(array), tuple(array.shape[1:]), dtype.str, digest.hexdigest()
+        object_name, offset, len(array), tuple(array.shape[1:]), dtype.str, digest.hexdigest()
     )

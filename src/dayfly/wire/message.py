@@ -152,7 +152,7 @@ def plain_payload(raw: bytes, operation: str, check: Callable[[bytes, memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Opener:
     """How a reader opens the authenticated message of a key."""
 
     key: Key
@@ -249,12 +249,12 @@ class Incoming:
     requests: int = 1
 
 
-def receive_tensor(incoming: Incoming, into: torch.Tensor, opening: Opening) -> None:
+def receive_tensor(incoming: Incoming, into: torch.Tensor, opener: Opener) -> None:
     """Read a message into a contiguous CPU tensor.
 
     Raises WireError, saying what was expected and found; the tensor is not defined then.
     """
-    expected = Header(opening.key.operation, into.dtype, tuple(into.shape))
+    expected = Header(opener.key.operation, into.dtype, tuple(into.shape))
     target, done, size = address_of(into), 0, into.nbytes
     checking: Checking | None = None
     head = b""
@@ -265,7 +265,7 @@ def receive_tensor(incoming: Incoming, into: torch.Tensor, opening: Opening) -> 
             head, rest = head + bytes(piece[:missing]), piece[missing:]
             if len(head) < HEADER_BYTES:
                 continue
-            checking = opening.begin(head, expected, incoming.size)
+            checking = opener.begin(head, expected, incoming.size)
         if rest.nbytes:
             if done + rest.nbytes > size:
                 raise WireError(f"expected {expected}, found more bytes than that")
@@ -273,7 +273,7 @@ def receive_tensor(incoming: Incoming, into: torch.Tensor, opening: Opening) -> 
             ctypes.memmove(target + done, np.frombuffer(rest, np.uint8).ctypes.data, rest.nbytes)
             done += rest.nbytes
     if checking is None:
-        checking = opening.begin(head, expected, incoming.size)
+        checking = opener.begin(head, expected, incoming.size)
     if done != size:
         raise WireError(f"expected {expected}, found {done} bytes of it")
     checking.finish()

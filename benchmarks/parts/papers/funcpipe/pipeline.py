@@ -84,7 +84,7 @@ def parts_s(
     schedules = [
         PipelineStep(
             layout=layout,
-            place=StageRank(stage, 0),
+            stage_rank=StageRank(stage, 0),
             order=fill_drain(stage, stages, numbers),
             before=between[stage - 1] if stage else {},
             behind=between[stage] if stage < stages - 1 else {},

@@ -162,7 +162,7 @@ def _pipeline(parts: Sequence[Layer], size: int, count: int) -> list[Schedule]:
     return [
         PipelineStep(
             layout=layout,
-            place=StageRank(stage, 0),
+            stage_rank=StageRank(stage, 0),
             order=fill_drain(stage, len(parts), numbers),
             before=between[stage - 1] if stage else {},
             behind=between[stage] if stage < len(parts) - 1 else {},

@@ -37,7 +37,7 @@ from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages
-from dayfly.specs.protocols import Exchange
+from dayfly.specs.protocols import ExchangeDescription
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, LinkModel, Phase
 from dayfly.wire.collectives.virtual_cost import cost_of
@@ -259,7 +259,11 @@ class _Builder:
         )
 
     def _local(
-        self, exchange: Exchange, batches: tuple[int, ...], links: list[LinkModel], over_s: float
+        self,
+        exchange: ExchangeDescription,
+        batches: tuple[int, ...],
+        links: list[LinkModel],
+        over_s: float,
     ) -> LocalSteps:
         size, work = self._sizes[0], self._works[0]
         own = []

@@ -22,7 +22,7 @@ from dayfly.data.npy_arrays import BUILTIN, load_array
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.runs.prepare import Data, arrays_of
-from dayfly.training.arrays import Arrays, ArraySplit, check_arrays, place, place_split
+from dayfly.training.arrays import Arrays, ArraySplit, check_arrays, store_arrays, store_split
 from dayfly.training.probe import array_samples
 from dayfly.wire.stores.base import Store
 
@@ -49,13 +49,13 @@ class Given:
     labelled: bool
 
     def put(self, store: Store, note: Callable[[str], None] | None) -> tuple[ArraySplit, ...]:
-        """Puts arrays into a store; see `training.arrays.place`. Returns nothing of a Dataset."""
+        """Puts arrays into a store, as `training.arrays` does. Returns nothing of a Dataset."""
         if self.arrays is None:
             return ()
         if "x_val" in self.arrays:
-            part = place_split(self.arrays["x_val"], self.arrays["y_val"], store, note)
+            part = store_split(self.arrays["x_val"], self.arrays["y_val"], store, note)
         else:
-            _, part = place(self.arrays, store, self.job.seed, note=note)
+            _, part = store_arrays(self.arrays, store, self.job.seed, note=note)
         return part, part
 
 

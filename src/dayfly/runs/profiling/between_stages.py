@@ -80,7 +80,7 @@ def _step(rank: int) -> PipelineStep:
     boundaries = dict.fromkeys(micros, boundary)
     return PipelineStep(
         layout=layout,
-        place=layout.place(rank),
+        stage_rank=layout.stage_rank(rank),
         order=fill_drain(rank, 2, micros),
         before=boundaries if rank else {},
         behind={} if rank else boundaries,

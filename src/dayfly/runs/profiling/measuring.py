@@ -49,7 +49,7 @@ from dayfly.runs.signals import StopSignals
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import Workplace, site_of
 from dayfly.specs.functions import FunctionSpec
-from dayfly.training.arrays import ArraySplit, place
+from dayfly.training.arrays import ArraySplit, store_arrays
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelSpec
@@ -177,7 +177,7 @@ class _Bench:
         self.served: list[tuple[int, float]] = []
         self.facts: Mapping[str, Any] = {}
         if prepared.arrays is not None:
-            self._parts = place(prepared.arrays, store, job.seed)
+            self._parts = store_arrays(prepared.arrays, store, job.seed)
         self._samples = self._parts[0].samples if self._parts else prepared.training_samples
         self._weighting = prepared.weighting
         written = checkpoints.write_stages(store, 0, prepared.states)
@@ -365,7 +365,7 @@ class _Bench:
             generation=self._generation,
             rank=rank,
             attempt=0,
-            place=StageRank(0, rank),
+            stage_rank=StageRank(0, rank),
             world_size=world_size,
             store=self._store.url,
             channel=self._url(settings),

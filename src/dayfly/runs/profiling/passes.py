@@ -273,7 +273,7 @@ class OneStage:
         layout = Layout(1, 1)
         step = PipelineStep(
             layout=layout,
-            place=layout.place(0),
+            stage_rank=layout.stage_rank(0),
             order=one_f_one_b(0, 1, range(MICRO_BATCHES)),
             chunk_bytes=1,
         )

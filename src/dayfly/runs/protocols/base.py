@@ -98,7 +98,7 @@ class WorkerContext:
     engine: Engine
     catch_up: CatchUp
     faults: Faults
-    places: FaultPoints
+    fault_points: FaultPoints
     reporter: Reporter
     lifetime: Lifetime
     spans: Spans
@@ -264,7 +264,7 @@ class WholeModel(Protocol):
         Rank 0 computes the metrics, of outputs and targets that all others hand in.
         """
         here, evaluation = self.worker, self.worker.evaluation
-        here.places.operation = "val"
+        here.fault_points.operation = "val"
         rank, root = here.task.rank, 0
         blocks = len(evaluation.blocks)
         sums = torch.cat([evaluation.empty(blocks), evaluation.no_values()])

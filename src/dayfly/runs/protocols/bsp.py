@@ -34,15 +34,15 @@ from dayfly.wire.engine import Engine
 
 
 @dataclass(slots=True)
-class Phase:
+class StepPhase:
     """A phase of a step.
 
     Attributes:
         steps: what this worker computes in it.
-        place: how its faults end.
+        suffix: how the names of its fault points end.
     """
 
-    place: str
+    suffix: str
     steps: Synchronous
     exchange: Exchange
     buckets: Buckets
@@ -61,7 +61,7 @@ class Bsp(WholeModel):
         engine, leaves = worker.engine, worker.slices.leaves
         if task.virtual_workers is not None:
             engine = self._along_tree = worker.among(None, range(task.world_size))
-        self.phases: list[Phase] = []
+        self.phases: list[StepPhase] = []
         for number, name in enumerate(job.phases):
             steps = Synchronous(
                 job,
@@ -75,7 +75,7 @@ class Bsp(WholeModel):
             else:
                 exchange = LeafExchange(steps.flat, leaves, task.virtual_workers)
             buckets = Buckets(engine, exchange, number)
-            self.phases.append(Phase(name and f"-{name}", steps, exchange, buckets))
+            self.phases.append(StepPhase(name and f"-{name}", steps, exchange, buckets))
         # Settings refuse it of several phases.
         self._remembers = next((x.exchange for x in self.phases if x.exchange.remembers), None)
 
@@ -104,11 +104,11 @@ class Bsp(WholeModel):
         for phase in self.phases:
             computed = self._sum(step, phase) or computed
             reduced = time.monotonic()
-            here.faults.at(step, f"reduced{phase.place}")
+            here.faults.at(step, f"reduced{phase.suffix}")
             with here.spans.during("apply"):
                 its, granted = phase.steps.apply()
             loss += its
-            here.faults.at(step, f"applied{phase.place}")
+            here.faults.at(step, f"applied{phase.suffix}")
         logged = by_name(names, added((phase.steps.logged for phase in self.phases), names))
         here.progress.add(step, loss, len(here.epochs.batch(step)), logged)
         here.lifetime.step_ends()
@@ -123,7 +123,7 @@ class Bsp(WholeModel):
         )
         return granted
 
-    def _sum(self, step: int, phase: Phase) -> bool:
+    def _sum(self, step: int, phase: StepPhase) -> bool:
         """Sum a phase's gradient over the workers; returns whether the own was computed."""
         here = self.worker
         phase.buckets.begin(step, here.catch_up.stored(step, phase.buckets.sums))
@@ -137,20 +137,20 @@ class Bsp(WholeModel):
         phase.exchange.adopt()
         return computed
 
-    def _compute(self, step: int, phase: Phase) -> None:
+    def _compute(self, step: int, phase: StepPhase) -> None:
         """Compute the own gradient and sum it over the workers, bucket by bucket."""
         here = self.worker
-        here.faults.at(step, f"compute{phase.place}")
+        here.faults.at(step, f"compute{phase.suffix}")
         try:
             with here.spans.during("compute"):
                 self.own_finite = self._leaves(step, phase) and self.own_finite
-            here.faults.at(step, f"computed{phase.place}")
+            here.faults.at(step, f"computed{phase.suffix}")
             phase.buckets.finish()
         except BaseException as error:
             phase.buckets.give_up(error)
             raise
 
-    def _leaves(self, step: int, phase: Phase) -> bool:
+    def _leaves(self, step: int, phase: StepPhase) -> bool:
         """Compute the leaves of this worker's, one unless it has virtual ones; the last one's
         buckets go out as they become whole. Returns whether all losses are finite."""
         here, finite = self.worker, True

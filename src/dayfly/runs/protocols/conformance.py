@@ -43,12 +43,12 @@ class ProtocolCase:
     Args:
         described: its description, registered under its name.
         settings: of the runs, such as `k`; see `dayfly.runs.settings.Settings`.
-        places: of a round, where workers are killed, by the message that is sent there.
+        points: of a round, where workers are killed, by the message that is sent there.
     """
 
     described: ProtocolDescription
     settings: Mapping[str, Any] = field(default_factory=dict)
-    places: tuple[str, ...] = ("grad-put-part", "grad-put-sum", "grad-get")
+    points: tuple[str, ...] = ("grad-put-part", "grad-put-sum", "grad-get")
 
     @property
     def rounds(self) -> list[int]:
@@ -159,8 +159,8 @@ class ProtocolConformance:
     ) -> None:
         """Each worker dies in a round and catches up; a checkpoint is written and read again."""
         faults = [
-            Fault(number % WORKERS, case.rounds[-1 - number % len(case.rounds)], place)
-            for number, place in enumerate(case.places)
+            Fault(number % WORKERS, case.rounds[-1 - number % len(case.rounds)], point)
+            for number, point in enumerate(case.points)
         ]
         first = _trained(case, tmp_path, 1, faults=faults)
         assert first.result.restarts == len(faults), "each death happened, once"

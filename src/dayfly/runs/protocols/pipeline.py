@@ -75,14 +75,14 @@ class Passage:
     """A worker's place in a pipeline, from which passes of micro-batches are run."""
 
     def __init__(
-        self, line: Pipelining, place: StageRank, engine: Engine, channel: Channel
+        self, line: Pipelining, stage_rank: StageRank, engine: Engine, channel: Channel
     ) -> None:
         self.line = line
-        self.place = place
+        self.stage_rank = stage_rank
         self.engine = engine
         self.channel = channel
-        self.first = line.received(place.stage) is None
-        self.last = line.sent(place.stage) is None
+        self.first = line.received(stage_rank.stage) is None
+        self.last = line.sent(stage_rank.stage) is None
         self._chunk_bytes = message_bytes(
             channel.abilities.chunk_bytes, line.chunk_bytes, immediate=channel.immediate
         )
@@ -109,7 +109,7 @@ class Passage:
         kind = (order, tuple(micros), learns)
         made = self._usual.get(kind)
         if made is None:
-            what = self.line.step(self.place, order, micros, self._chunk_bytes, learns=learns)
+            what = self.line.step(self.stage_rank, order, micros, self._chunk_bytes, learns=learns)
             made = self._usual[kind] = _Made.of(what)
         if again and (sent := stored_names(self.channel, step, operation, made.what.puts())):
             made = _Made.of(made.what, sent)
@@ -159,8 +159,8 @@ class Pipeline(Protocol):
         line = worker.task.pipelining
         assert line is not None, "a pipeline needs a cut"
         self._line = line
-        self._place = worker.task.place
-        stage = self._place.stage
+        self._stage_rank = worker.task.stage_rank
+        stage = self._stage_rank.stage
         weighting = worker.task.weighting
         self._stage = Stage(
             worker.job,
@@ -179,7 +179,7 @@ class Pipeline(Protocol):
         # Passes wait for passes, and must not keep sums from their turn.
         everybody = range(line.layout.world_size)
         self._passes = worker.among(None, everybody)
-        self._passage = Passage(line, self._place, self._passes, worker.channel)
+        self._passage = Passage(line, self._stage_rank, self._passes, worker.channel)
         self._validation = StagedValidation(worker, self._stage, self._passage)
 
     def _tail_of(self, values: list[float]) -> torch.Tensor:
@@ -193,7 +193,7 @@ class Pipeline(Protocol):
 
     def take(self, step: int) -> Wishes:
         here = self.worker
-        here.places.operation = "pipe"
+        here.fault_points.operation = "pipe"
         here.lifetime.step_begins()
         began, at = time.monotonic(), time.time()
         clip_norm = cast("float | None", here.job.clip_norm)
@@ -221,7 +221,7 @@ class Pipeline(Protocol):
         loss = divide(loss, weights, self._stage.flat.found)
         here.replica.unscale(self._stage.flat.found())
         if norm:
-            self._norms.measure(speaks=self._place.replica == 0)
+            self._norms.measure(speaks=self._stage_rank.replica == 0)
             self._norm.take(step, *of_norm)
             here.replica.overflowed = here.replica.scaler is not None and not self._norms.finite
         if clip_norm is not None and not here.replica.overflowed:
@@ -255,10 +255,10 @@ class Pipeline(Protocol):
 
         passes: gets what was computed, of which micro-batch, and when from and to.
         """
-        here, stage, place, line = self.worker, self._stage, self._place, self._line
+        here, stage, stage_rank, line = self.worker, self._stage, self._stage_rank, self._line
         here.faults.at(step, "compute")
         batch = len(here.epochs.batch(step))
-        micros = micro_batches(batch, place.replica, line.replicas, line.micro_batches)
+        micros = micro_batches(batch, stage_rank.replica, line.replicas, line.micro_batches)
         run = self._passage.run(
             step, "pipe", ORDERS[line.schedule], micros, again=of_tail is not None
         )
@@ -278,7 +278,7 @@ class Pipeline(Protocol):
             began = time.monotonic()
             if one.what == FORWARD:
                 micro = under_way[one.micro_batch] = next(samples)
-                out = stage.forward(micro, step, place.replica, received)
+                out = stage.forward(micro, step, stage_rank.replica, received)
             else:
                 micro = under_way.pop(one.micro_batch)
                 if micro.number == last_number:

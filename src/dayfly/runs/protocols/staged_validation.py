@@ -49,7 +49,7 @@ class StagedValidation:
     def validate(self, step: int) -> dict[str, float | None]:
         """Measures the model, the same at every worker; see `Evaluation.record`."""
         here, evaluation = self._worker, self._worker.evaluation
-        here.places.operation = "val"
+        here.fault_points.operation = "val"
         gathering = Gathering(here, self._root, step)
         whole = None
         if here.task.rank == self._root:
@@ -81,7 +81,7 @@ class StagedValidation:
         """
         here, evaluation = self._worker, self._worker.evaluation
         shares = self._rounds[number]
-        replica = self._passage.place.replica
+        replica = self._passage.stage_rank.replica
         mine, first = shares[replica], sum(map(len, shares[:replica]))
         one = Sum(here.engine, f"val-{number}", evaluation.empty(sum(map(len, shares))))
         (stored,) = here.catch_up.stored(step, [one])

@@ -18,11 +18,11 @@ from itertools import groupby, islice
 from math import inf
 from typing import Any, TypeVar
 
-from dayfly.runs.report.spans import Pass, Span, Step
+from dayfly.runs.report.spans import Pass, Step, TimeSpan
 from dayfly.runs.report.stages import Stages
 from dayfly.runs.report.timeline import Band, Timeline
 
-AnyPart = TypeVar("AnyPart", bound=Span | Step | Pass)
+AnyPart = TypeVar("AnyPart", bound=TimeSpan | Step | Pass)
 #: Spans, steps and passes that a page has at most by themselves, about 1.5 MB.
 SPANS = 150_000
 #: Shares that a page has at most, about 1 MB.
@@ -159,7 +159,9 @@ def _band(band: Band, detail: Detail, coarse: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _clipped(spans: Iterable[Span], windows: Sequence[tuple[float, float]]) -> Iterator[Span]:
+def _clipped(
+    spans: Iterable[TimeSpan], windows: Sequence[tuple[float, float]]
+) -> Iterator[TimeSpan]:
     """The parts of spans that lie in the windows."""
     for span in spans:
         first = max(0, bisect_right(windows, (span.start_s, inf)) - 1)
@@ -167,7 +169,7 @@ def _clipped(spans: Iterable[Span], windows: Sequence[tuple[float, float]]) -> I
             if start_s >= span.end_s:
                 break
             if span.start_s < end_s:
-                yield Span(span.kind, max(span.start_s, start_s), min(span.end_s, end_s))
+                yield TimeSpan(span.kind, max(span.start_s, start_s), min(span.end_s, end_s))
 
 
 def _encoded(
@@ -190,7 +192,7 @@ def _begun(parts: Iterable[AnyPart], detail: Detail) -> Iterator[AnyPart]:
             yield part
 
 
-def _shares(spans: Iterable[Span], detail: Detail, coarse: Sequence[int]) -> list[int]:
+def _shares(spans: Iterable[TimeSpan], detail: Detail, coarse: Sequence[int]) -> list[int]:
     assert detail.bin_s is not None
     taken_s = [0.0] * detail.bins
     for span in spans:
@@ -201,14 +203,14 @@ def _shares(spans: Iterable[Span], detail: Detail, coarse: Sequence[int]) -> lis
     return [round(_PARTS * taken_s[place] / detail.bin_s) for place in coarse]
 
 
-def _parts(band: Band) -> Iterator[Span | Step | Pass]:
+def _parts(band: Band) -> Iterator[TimeSpan | Step | Pass]:
     yield from band.steps
     yield from band.passes
     for spans in band.spans.values():
         yield from spans
 
 
-def _bins(part: Span | Step | Pass, bin_s: float, bins: int) -> range:
+def _bins(part: TimeSpan | Step | Pass, bin_s: float, bins: int) -> range:
     """The bins that it touches."""
     return range(
         min(bins - 1, int(part.start_s / bin_s)), min(bins - 1, int(part.end_s / bin_s)) + 1

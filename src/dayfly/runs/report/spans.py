@@ -58,7 +58,7 @@ _OWN_WORK = ("compute", "forward", "backward", "apply")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """Something a worker did, from `start_s` to `end_s`.
 
     Attributes:
@@ -90,18 +90,18 @@ def step_of(told: StepTold) -> Step:
     return Step(told.step, start_s, start_s + told.step_s, told.computed)
 
 
-def spans_of(told: Told) -> Iterator[Span]:
+def spans_of(told: Told) -> Iterator[TimeSpan]:
     """What a record tells, in Unix seconds: of a step, a round, an epoch, a checkpoint."""
     start_s = told.began_s
     if isinstance(told, PartTold):
-        yield Span("checkpoint", start_s, start_s + told.seconds)
+        yield TimeSpan("checkpoint", start_s, start_s + told.seconds)
     log_s = caught_up_s(told)
     if log_s:
-        yield Span("catch up", start_s, start_s + log_s)
+        yield TimeSpan("catch up", start_s, start_s + log_s)
     for kind, pairs in told.parts.items():
         if not (log_s and kind in _OWN_WORK):
             for from_ms, to_ms in joined(pairs, APART_S * 1000):
-                yield Span(kind, start_s + from_ms / 1000, start_s + to_ms / 1000)
+                yield TimeSpan(kind, start_s + from_ms / 1000, start_s + to_ms / 1000)
 
 
 def caught_up_s(told: Told) -> float:

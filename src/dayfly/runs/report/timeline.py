@@ -14,7 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from dayfly.runs.report.spans import APART_S, Pass, Span, Step, joined, passes_of, spans_of, step_of
+from dayfly.runs.report.spans import (
+    APART_S,
+    Pass,
+    Step,
+    TimeSpan,
+    joined,
+    passes_of,
+    spans_of,
+    step_of,
+)
 from dayfly.specs.events import (
     Committed,
     Ended,
@@ -66,7 +75,7 @@ class Band:
     worker: int
     attempts: tuple[Attempt, ...]
     steps: tuple[Step, ...]
-    spans: Mapping[str, tuple[Span, ...]]
+    spans: Mapping[str, tuple[TimeSpan, ...]]
     passes: tuple[Pass, ...] = ()
 
     def seconds(self) -> dict[str, float]:
@@ -154,7 +163,7 @@ class _Draft:
     worker: int
     attempts: list[Attempt] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TimeSpan] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     # By attempt: the first and the last that was heard of it.
     first_s: dict[int, float] = field(default_factory=dict)
@@ -192,18 +201,18 @@ class _Draft:
             first_s = min(max(self.first_s.get(place, one.end_s), one.start_s), one.end_s)
             ready_s = first_s if one.ready_s is None else min(one.ready_s, one.end_s)
             if ready_s > one.start_s:
-                self.spans.append(Span("cold start", one.start_s, ready_s))
+                self.spans.append(TimeSpan("cold start", one.start_s, ready_s))
             if of_script:
-                self.spans.append(Span("script", ready_s, one.end_s))
+                self.spans.append(TimeSpan("script", ready_s, one.end_s))
             elif first_s > ready_s:
-                self.spans.append(Span("load", ready_s, first_s))
+                self.spans.append(TimeSpan("load", ready_s, first_s))
 
     def band(self, clock: _Clock) -> Band:
         times: dict[str, list[tuple[float, float]]] = {}
         for span in self.spans:
             times.setdefault(span.kind, []).append((clock(span.start_s), clock(span.end_s)))
         spans = {
-            kind: tuple(Span(kind, start_s, end_s) for start_s, end_s in joined(pairs, APART_S))
+            kind: tuple(TimeSpan(kind, start_s, end_s) for start_s, end_s in joined(pairs, APART_S))
             for kind, pairs in sorted(times.items())
         }
         attempts = (

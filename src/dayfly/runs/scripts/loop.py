@@ -141,8 +141,8 @@ class Loop(Closing):
         told, channel = process.task, process.channel
         self._position = position
         self.step = committed.step
-        place = Layout(settings.stages, settings.members).place(told.rank)
-        weighting, round_bytes, line, built = _tried(job, settings, model, batch, place)
+        stage_rank = Layout(settings.stages, settings.members).stage_rank(told.rank)
+        weighting, round_bytes, line, built = _tried(job, settings, model, batch, stage_rank)
         if built is not None:
             _prune(optimizer, built.model)
         if line is not None:
@@ -157,7 +157,7 @@ class Loop(Closing):
         task = StepTask(
             **common,
             attempt=told.attempt,
-            place=place,
+            stage_rank=stage_rank,
             collective=settings.algorithm,
             log_rounds=log_rounds(settings, told.channel, spec, round_bytes),
             replays=replays(settings, told.channel),
@@ -171,10 +171,10 @@ class Loop(Closing):
             weighting=weighting,
         )
         parts = job.accumulate
-        self._given = Given(place.replica, settings.members, parts)
+        self._given = Given(stage_rank.replica, settings.members, parts)
         self._job, self._task, self._store = job, task, process.store
         self._lifetime, self._spans = Lifetime(process.context), Spans()
-        self._places = FaultPoints(process.faults, self.step)
+        self._fault_points = FaultPoints(process.faults, self.step)
         device = device_of_function(process.context.gpu_share)
         self._replica = Replica(job, model, device, settings.precision)
         self._keeping = Keeping(
@@ -187,7 +187,9 @@ class Loop(Closing):
             self._spans,
             began=process.began,
         )
-        engines = Engines(channel, task, self._keeping.check, self._places.after, self._spans.add)
+        engines = Engines(
+            channel, task, self._keeping.check, self._fault_points.after, self._spans.add
+        )
         self._engine = engines.of_all()
         behind = task.replays and self._engine.keeps_sums
         self._catch_up = CatchUp(process.reporter, self.step, behind=behind)
@@ -208,7 +210,7 @@ class Loop(Closing):
             engine=self._engine,
             catch_up=self._catch_up,
             faults=process.faults,
-            places=self._places,
+            fault_points=self._fault_points,
             reporter=process.reporter,
             lifetime=self._lifetime,
             spans=self._spans,
@@ -231,7 +233,7 @@ class Loop(Closing):
             RequestError: other ranks were given another batch.
         """
         self._given.take(batch)
-        self._places.step, self._places.operation = self.step, "grad"
+        self._fault_points.step, self._fault_points.operation = self.step, "grad"
         try:
             # The script's own generators stay as they were, so that all ranks' stay equal.
             with seeded(DROPOUT, self._job.seed, self.step):
@@ -282,14 +284,14 @@ class Loop(Closing):
 
     def _agree(self, batch: Any) -> None:
         """Raise RequestError unless all ranks have this batch."""
-        self._places.operation = "batch"
+        self._fault_points.operation = "batch"
         rank, size = self._task.rank, self._task.world_size
         digests = torch.zeros(size, dtype=torch.float64)
         one = Sum(self._engine, "batch", digests)
         (stored,) = self._catch_up.stored(self.step, [one])
         digests[rank] = _digest(batch)
         one.take(self.step, stored)
-        self._places.operation = "grad"
+        self._fault_points.operation = "grad"
         other = next((r for r in range(size) if digests[r] != digests[0]), None)
         if other is not None:
             raise RequestError(
@@ -350,7 +352,7 @@ def _digest(batch: Any) -> float:
 
 
 def _tried(
-    job: Job, settings: Settings, model: nn.Module, batch: Any, place: StageRank
+    job: Job, settings: Settings, model: nn.Module, batch: Any, stage_rank: StageRank
 ) -> tuple[Any, RoundBytes, Pipelining | None, StageModel | None]:
     """What the first batch shows: weighting, bytes of a step, and of a cut model its stage."""
     count = samples_of(batch)
@@ -376,7 +378,7 @@ def _tried(
         for numbers in stages(settings.cut, len(layers))
     ]
     round_bytes = step_bytes(line, count, flat_bytes)
-    return weighting, round_bytes, line, keep_stage(model, settings.cut, place.stage)
+    return weighting, round_bytes, line, keep_stage(model, settings.cut, stage_rank.stage)
 
 
 def _row(leaf: Any) -> Any:

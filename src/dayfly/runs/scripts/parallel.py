@@ -322,7 +322,7 @@ class Parallel:
         self._committed = committed
         settings = self._settings
         layout = Layout(settings.stages, settings.members)
-        stage = layout.place(self.rank).stage if settings.cut else None
+        stage = layout.stage_rank(self.rank).stage if settings.cut else None
         self._state = checkpoints.read(process.store, committed, stage)
         self._position.load(self._state[0]["loop"], self._state[1])
         if self._position.epoch is None:

@@ -35,7 +35,7 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.channels.patience import Patience, Turns
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, SERVER, Key, party_name
-from dayfly.wire.message import Header, Incoming, Opening, receive_tensor
+from dayfly.wire.message import Header, Incoming, Opener, receive_tensor
 from dayfly.wire.outages import FIRST_ANSWER_S, Retry, Trouble
 
 
@@ -206,15 +206,15 @@ class PolledChannel(Channel):
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
-        opening = Opening(key, self._by)
+        opener = Opener(key, self._by)
         return self._receive(
-            key, timeout_s, lambda incoming: receive_tensor(incoming, into, opening)
+            key, timeout_s, lambda incoming: receive_tensor(incoming, into, opener)
         )[1]
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        opening = Opening(key, self._by)
+        opener = Opener(key, self._by)
         return self._receive(
-            key, timeout_s, lambda incoming: opening.plain(b"".join(incoming.pieces))
+            key, timeout_s, lambda incoming: opener.plain(b"".join(incoming.pieces))
         )[0]
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:

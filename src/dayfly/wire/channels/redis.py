@@ -23,7 +23,7 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
 from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key, party_name
-from dayfly.wire.message import Header, Opening, as_bytes
+from dayfly.wire.message import Header, Opener, as_bytes
 from dayfly.wire.redis import layout
 from dayfly.wire.redis.connection import Connection, Passing, Pool
 from dayfly.wire.redis.layout import Bytes, Into, Layout, Sink, read_message
@@ -119,12 +119,12 @@ class RedisChannel(Channel):
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
-        opening = Opening(key, self._by)
+        opener = Opener(key, self._by)
         expected = Header(key.operation, into.dtype, tuple(into.shape))
-        return self._read(key, lambda: Into(opening, expected, as_bytes(into)), timeout_s)[1]
+        return self._read(key, lambda: Into(opener, expected, as_bytes(into)), timeout_s)[1]
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        return self._read(key, lambda: Bytes(Opening(key, self._by)), timeout_s)[0].content()
+        return self._read(key, lambda: Bytes(Opener(key, self._by)), timeout_s)[0].content()
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         asked = list(keys)

@@ -65,13 +65,13 @@ class Layout:
         """Ranks of all stages."""
         return self.stages * self.replicas
 
-    def place(self, rank: int) -> StageRank:
+    def stage_rank(self, rank: int) -> StageRank:
         """What a rank computes. Raises ValueError if there is no such rank."""
         check_rank(rank, self.world_size)
         return StageRank(*divmod(rank, self.replicas))
 
     def rank(self, stage: int, replica: int) -> int:
-        """Who computes a stage's replica. Raises ValueError if there is no such place."""
+        """Who computes a stage's replica. Raises ValueError if there is none."""
         if not (0 <= stage < self.stages and 0 <= replica < self.replicas):
             raise ValueError(f"replica {replica} of stage {stage}: there is none in {self}")
         return stage * self.replicas + replica
@@ -158,25 +158,25 @@ class PipelineStep:
     """
 
     layout: Layout
-    place: StageRank
+    stage_rank: StageRank
     order: tuple[Work, ...]
     before: Mapping[int, Boundary] = field(default_factory=dict)
     behind: Mapping[int, Boundary] = field(default_factory=dict)
     chunk_bytes: int
 
     def __post_init__(self) -> None:
-        self.layout.rank(self.place.stage, self.place.replica)
+        self.layout.rank(self.stage_rank.stage, self.stage_rank.replica)
         if len(set(self.order)) < len(self.order):
             raise ValueError(f"a pass is there twice: {self.order}")
         numbers = {work.micro_batch for work in self.order}
         last = self.layout.stages - 1
         for what, boundaries, end in (("before", self.before, 0), ("behind", self.behind, last)):
-            at_end = self.place.stage == end
+            at_end = self.stage_rank.stage == end
             if at_end and boundaries:
                 raise ValueError(f"stage {end} of {last + 1} has no boundary {what} it")
             if missing := set() if at_end else numbers - boundaries.keys():
                 raise ValueError(
-                    f"stage {self.place.stage}: no boundary {what} it for micro-batch "
+                    f"stage {self.stage_rank.stage}: no boundary {what} it for micro-batch "
                     f"{min(missing)}"
                 )
 
@@ -247,15 +247,15 @@ class PipelineStep:
 
     def _input(self, work: Work) -> Iterator[tuple[Name, Span]]:
         """The messages that come in for a pass, and where in their part."""
-        source = self.place.stage + (-1 if work.what == FORWARD else 1)
+        source = self.stage_rank.stage + (-1 if work.what == FORWARD else 1)
         for phase, span in self._chunks(work, self._input_bytes(work)):
-            yield Name(phase, self._rank(source), self._rank(self.place.stage)), span
+            yield Name(phase, self._rank(source), self._rank(self.stage_rank.stage)), span
 
     def _output(self, work: Work) -> Iterator[tuple[Name, Span]]:
         """The messages that a pass sends, and where in their part."""
-        destination = self.place.stage + (1 if work.what == FORWARD else -1)
+        destination = self.stage_rank.stage + (1 if work.what == FORWARD else -1)
         for phase, span in self._chunks(work, self._output_bytes(work)):
-            yield Name(phase, self._rank(self.place.stage), self._rank(destination)), span
+            yield Name(phase, self._rank(self.stage_rank.stage), self._rank(destination)), span
 
     def _chunks(self, work: Work, size: int) -> Iterator[tuple[str, Span]]:
         if size:
@@ -263,7 +263,7 @@ class PipelineStep:
                 yield f"{_LETTER[work.what]}{work.micro_batch}-{chunk}", span
 
     def _rank(self, stage: int) -> int:
-        return self.layout.rank(stage, self.place.replica)
+        return self.layout.rank(stage, self.stage_rank.replica)
 
 
 def _of(boundaries: Mapping[int, Boundary], work: Work) -> Boundary:

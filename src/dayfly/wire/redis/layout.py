@@ -33,7 +33,7 @@ from typing import TypeVar
 
 from dayfly.errors import WireError
 from dayfly.wire.keys import HEADER_BYTES, Key
-from dayfly.wire.message import Header, Opening, header_of_bytes
+from dayfly.wire.message import Header, Opener, header_of_bytes
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.resp import CommandPart, ProtocolError, Reader, ReplyError, command, short
 
@@ -230,8 +230,8 @@ class Sink(ABC):
         size: bytes of it that came, header included.
     """
 
-    def __init__(self, opening: Opening) -> None:
-        self.opening = opening
+    def __init__(self, opener: Opener) -> None:
+        self.opener = opener
         self.size = 0
 
     @abstractmethod
@@ -249,8 +249,8 @@ class Sink(ABC):
 class Into(Sink):
     """A message whose header is known, for memory of its size."""
 
-    def __init__(self, opening: Opening, expected: Header, into: memoryview) -> None:
-        super().__init__(opening)
+    def __init__(self, opener: Opener, expected: Header, into: memoryview) -> None:
+        super().__init__(opener)
         self._expected = expected
         self._into = into
 
@@ -261,12 +261,12 @@ class Into(Sink):
 class Bytes(Sink):
     """A message of bytes, of any size."""
 
-    def __init__(self, opening: Opening) -> None:
-        super().__init__(opening)
+    def __init__(self, opener: Opener) -> None:
+        super().__init__(opener)
         self._content = bytearray()
 
     def begin(self, raw: bytes, pieces: int) -> tuple[Header, memoryview]:
-        header = header_of_bytes(raw, self.opening.key.operation)
+        header = header_of_bytes(raw, self.opener.key.operation)
         if header.nbytes > pieces * PIECE_BYTES:
             raise WireError(f"expected {header}, found it cut short")
         self._content = bytearray(header.nbytes)
@@ -313,7 +313,7 @@ def _read_pieces(reader: Reader, pieces: int, sink: Sink) -> None:
     raw = bytearray(min(size, HEADER_BYTES))
     reader.fill(memoryview(raw))
     expected, left = sink.begin(bytes(raw), pieces)
-    checking = sink.opening.begin(raw, expected)
+    checking = sink.opener.begin(raw, expected)
     sink.size, size = HEADER_BYTES + len(left), size - HEADER_BYTES
     for number in range(pieces):
         if number:

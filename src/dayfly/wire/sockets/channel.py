@@ -11,7 +11,7 @@ from dayfly.errors import WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.keys import HEADER_BYTES, Key
-from dayfly.wire.message import Header, Opening, as_bytes
+from dayfly.wire.message import Header, Opener, as_bytes
 from dayfly.wire.sockets.mailboxes import Mailboxes, Receive, Result, Take, receive_unknown
 from dayfly.wire.sockets.meeting import Meeting
 from dayfly.wire.sockets.protocol import Unreachable
@@ -44,13 +44,13 @@ class SocketChannel(Channel):
         return won
 
     def get(self, key: Key, into: torch.Tensor, timeout_s: float) -> float:
-        _, there_s = self._read(key, timeout_s, _into_tensor(Opening(key, self._by), into))
+        _, there_s = self._read(key, timeout_s, _into_tensor(Opener(key, self._by), into))
         self.traffic.count(down=HEADER_BYTES + into.nbytes)
         return there_s
 
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
         def take(receive: Receive, length: int) -> bytes:
-            return Opening(key, self._by).plain(receive_unknown(receive, length))
+            return Opener(key, self._by).plain(receive_unknown(receive, length))
 
         data, _ = self._read(key, timeout_s, _naming(key, take))
         self.traffic.count(down=HEADER_BYTES + len(data))
@@ -60,25 +60,25 @@ class SocketChannel(Channel):
         self._meeting.destroy(self._token)
 
 
-def _into_tensor(opening: Opening, into: torch.Tensor) -> Take[None]:
+def _into_tensor(opener: Opener, into: torch.Tensor) -> Take[None]:
     """Reads a message into a contiguous CPU tensor.
 
     It raises WireError, with the key, if the message is not as expected.
     """
-    expected = Header(opening.key.operation, into.dtype, tuple(into.shape))
+    expected = Header(opener.key.operation, into.dtype, tuple(into.shape))
     target = as_bytes(into)
 
     def take(receive: Receive, length: int) -> None:
         head = bytearray(min(length, HEADER_BYTES))
         receive(memoryview(head))
-        checking = opening.begin(head, expected, length)
+        checking = opener.begin(head, expected, length)
         for start in range(0, target.nbytes, _RECEIVED_BYTES):
             piece = target[start : start + _RECEIVED_BYTES]
             receive(piece)
             checking.update(piece)
         checking.finish()
 
-    return _naming(opening.key, take)
+    return _naming(opener.key, take)
 
 
 def _naming(key: Key, take: Take[Result]) -> Take[Result]:
