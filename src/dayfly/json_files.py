@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dayfly.dataclass_json import shortly
 from dayfly.errors import RequestError
-
-T = TypeVar("T")
 
 #: The largest file that is read, in bytes, unless its reader says otherwise.
 LARGEST_BYTES = 64 * 2**20

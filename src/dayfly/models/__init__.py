@@ -1,7 +1,7 @@
 """Models to try dayfly with: one family a file, each model a list of layers (`nn.Sequential`).
 
-`MODELS` has them by name, with what they take and what the papers say of their sizes; `layer_sizes`
-tells the size of each layer of any of them.
+`MODELS` has them by name, with what they take and give; `layer_sizes` tells the size of each layer
+of any of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dayfly.models.linear import (
     wide_mlp,
 )
 from dayfly.models.masking import MaskWords, masked_words_step
-from dayfly.models.registry import MODELS, Entry, Figure, on_meta, parameters_of
+from dayfly.models.registry import MODELS, Entry, on_meta, parameters_of
 from dayfly.models.resnet import (
     resnet18,
     resnet18_32,
@@ -45,7 +45,6 @@ from dayfly.models.transformers import bert, bert_base, bert_large, gpt
 __all__ = [
     "MODELS",
     "Entry",
-    "Figure",
     "LayerSize",
     "MaskWords",
     "alexnet",
