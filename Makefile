@@ -8,6 +8,8 @@
 # TESTS        how many tests run at a time
 # PART         of `make slow`, such as 3/7: every seventh test function; MINUTES: begin none after so many
 # MINUTES      how long a soak takes; SEED: of its plan, else a random one
+# EVENTS       in place of that, one run with so many resizes, kills, hand-overs and coordinator kills
+# BUDGETS      in place of that, so many runs under random budgets and deaths
 # MUTANTS      how many faults `make mutants` seeds
 
 PYTHON ?= python3
@@ -17,6 +19,8 @@ PYTEST_ARGS ?=
 TESTS ?= 2
 PART ?=
 MINUTES ?= 10
+EVENTS ?=
+BUDGETS ?=
 MUTANTS ?= 200
 SEED ?=
 
@@ -103,7 +107,8 @@ programs:
 	fi
 
 soak: $(TEST_MADE)  ## ten minutes (or MINUTES=...) of random deaths: same bits, nothing left behind
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+		$(if $(EVENTS),--events $(EVENTS)) $(if $(BUDGETS),--budgets $(BUDGETS))
 
 pictures: $(TEST_MADE) programs  ## the pictures of the docs again: the papers' figures, a run's report
 	@$(BIN)/dayfly bench papers --pictures docs/papers

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dayfly
 from dayfly.errors import RequestError
-from dayfly.life.faults import Fault
 from tests.runs import small
 
 pytestmark = pytest.mark.long
@@ -67,25 +65,3 @@ def test_caps_that_are_not_reached_change_nothing(
     run = train(data, tmp_path / "run", max_cost_usd=1.0, max_time_s=600.0)
     assert (run.result.status, run.stop_reason) == ("done", None)
     assert small.bits(run) == small.bits(undisturbed(2))
-
-
-@pytest.mark.slow  # statistics; `test_a_run_ends_within_its_budget_and_goes_on_with_more` has one
-@pytest.mark.parametrize("seed", range(20))
-def test_bills_stay_within_random_budgets_whatever_dies(
-    data: Path, tmp_path: Path, seed: int
-) -> None:
-    random = np.random.default_rng(seed)
-    budget = float(random.uniform(0.0003, 0.0009))
-    steps = random.permutation(10)[:3]
-    faults = [Fault(int(random.integers(2)), int(step), "computed", "self") for step in steps]
-    run = train(
-        data,
-        tmp_path / "run",
-        step_s=float(random.uniform(0.1, 0.5)),
-        max_cost_usd=budget,
-        lifetime_s=float(random.choice([3.0, 900.0])),
-        faults=faults,
-    )
-    assert run.result.status in ("stopped", "done"), run.result.error
-    assert run.result.cost_usd <= budget
-    assert (run.directory / "weights.safetensors").is_file()

@@ -1,7 +1,7 @@
 """The process of the command in a soak: python -m tests.soak.command SPEC.
 
-SPEC is JSON: data, run_dir, workers, settings, least_s, faults. It begins the run, or goes on with
-it if the directory has one, and ends as `dayfly train --json` does.
+SPEC is JSON: data, run_dir, settings, job (arguments of `job.job`), faults. It begins the run, or
+goes on with it if the directory has one, and ends as `dayfly train --json` does.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _run(spec: Mapping[str, Any]) -> Run:
     if (directory / "run.json").exists():
         return launch.resume(directory, display=Display(), faults=faults)
     return launch.begin(
-        job.job(Path(spec["data"]), spec["workers"], spec["least_s"]),
-        Settings(workers=spec["workers"], **spec["settings"]),
+        job.job(Path(spec["data"]), **spec["job"]),
+        Settings(**spec["settings"]),
         directory=directory,
         # Files that travel with the job, as beside a job file of the user's.
         code=Path(__file__).parent,

@@ -19,18 +19,39 @@ STEPS = STEPS_AN_EPOCH * EPOCHS
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """`small.noisy`, which takes so many seconds more: the bits are the same."""
+    """`small.noisy`, with a pause before each sample: the bits are the same.
+
+    Args:
+        seconds: of the pause.
+        held: a file; there are pauses only while it exists. None: always.
+    """
 
     seconds: float
+    held: Path | None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        time.sleep(self.seconds)
+        if self.held is None or self.held.exists():
+            time.sleep(self.seconds)
         return small.noisy(x)
 
 
-def job(data: Path, workers: int, least_s: float) -> dayfly.Job:
-    """Lasts at least so long on so many workers; 0: as long as it takes."""
-    changes: dict[str, Any] = {"epochs": EPOCHS}
-    if least_s:
-        changes["transform"] = Slow(least_s * workers / (STEPS * small.BATCH))
+def job(
+    data: Path, *, epochs: int = EPOCHS, sample_s: float = 0.0, held: str | None = None
+) -> dayfly.Job:
+    """Returns the job.
+
+    Args:
+        data: from `small.write_data`.
+        epochs: of nine steps.
+        sample_s: pause before each sample; 0: none.
+        held: path of a file; there are pauses only while it exists. None: always.
+    """
+    changes: dict[str, Any] = {"epochs": epochs}
+    if sample_s:
+        changes["transform"] = Slow(sample_s, None if held is None else Path(held))
     return small.job(data, **changes)
+
+
+def sample_s(least_s: float, workers: int) -> float:
+    """Returns the pause with which `EPOCHS` last at least so long on so many workers."""
+    return least_s * workers / (STEPS * small.BATCH)

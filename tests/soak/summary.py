@@ -10,13 +10,15 @@ from pathlib import Path
 from dayfly.training.order import Epochs
 from dayfly.wire.leaves import leaves_of
 from tests.runs import small
-from tests.soak import job
 from tests.soak.plan import LEAVES
 
 #: In the order of the table; a name that does not occur counts nothing.
 ROWS = (
     ("runs", "runs"),
     ("equal", "  with the bits of the undisturbed one"),
+    ("within", "  within their budget, and with weights"),
+    ("afforded", "    after a step at least"),
+    ("refused", "  refused, as their budget pays for no start"),
     ("deaths", "deaths, of all kinds"),
     ("function", "  functions, kill -9 from outside"),
     ("zygote", "  zygotes, kill -9 from outside"),
@@ -27,8 +29,10 @@ ROWS = (
     ("stop", "orderly stops (TERM)"),
     ("asked", "requests for another plan: channel, memory, with virtual workers their number"),
     ("change", "changes of the plan that took place"),
+    ("resize", "  of the number of workers"),
     ("outage", "outages of Redis"),
-    ("hand-over", "hand-overs"),
+    ("hand-over", "hand-overs of single workers"),
+    ("renewal", "hand-overs to successors of all workers, who were warm"),
     ("resume", "resumes"),
     ("begun again", "runs begun again, as they had died before they were one"),
     ("restart", "restarts that the runs report"),
@@ -64,14 +68,32 @@ class Summary:
 def of_run(run: Path) -> Counter[str]:
     """What the directory of a run that is done tells."""
     counts: Counter[str] = Counter()
+    workers = None
     for event in small.events(run, "coordinator"):
         if event["kind"] == "ended":
             counts["restart"] += event["death"]
             counts["lifetime"] += event["used"]["outcome"] == "lifetime"
             counts["hand-over"] += (event["result"] or {}).get("status") == "handed over"
-        counts["change"] += event["kind"] == "generation" and event["request"] is not None
+        elif event["kind"] == "generation":
+            counts["change"] += event["request"] is not None
+            counts["resize"] += event["workers"] != (workers or event["workers"])
+            workers = event["workers"]
     counts["redone"] = json.loads((run / "history.json").read_text())["redone_steps"]
     return counts
+
+
+def first_difference(run: Path, other: Path, steps_an_epoch: int) -> tuple[str, range] | None:
+    """Returns what differs first between two runs, by their histories, and in which steps; None:
+    nothing does."""
+    one, two = (json.loads((each / "history.json").read_text()) for each in (run, other))
+    for step, losses in enumerate(zip(one["step_loss"], two["step_loss"], strict=False)):
+        if losses[0] != losses[1] and None not in losses:  # a killed worker's report may be lost
+            return f"the loss of step {step} differs: {losses}", range(step, step + 1)
+    for number, records in enumerate(zip(one["epochs"], two["epochs"], strict=False)):
+        if records[0] != records[1]:
+            steps = range(number * steps_an_epoch, (number + 1) * steps_an_epoch)
+            return f"epoch {number + 1} differs: {records}", steps
+    return None
 
 
 def not_once(run: Path) -> str | None:
@@ -86,11 +108,15 @@ def not_once(run: Path) -> str | None:
         if event["kind"] == "step"
     }
     begun = [one for one in small.events(run, "coordinator") if one["kind"] == "generation"]
+    first_steps = [one["first_step"] for one in begun]
     trained = small.STEPS_AN_EPOCH * small.BATCH
     epochs = Epochs(trained, small.BATCH, seed=0)
+    whole = json.loads((run / "history.json").read_text())
     seen: dict[int, Counter[int]] = {}
-    for step in range(job.STEPS):
-        workers = [one["workers"] for one in begun if one["first_step"] <= step][-1]
+    for step in range(len(whole["epochs"]) * small.STEPS_AN_EPOCH):
+        workers = [
+            one["workers"] for one, first in zip(begun, first_steps, strict=True) if first <= step
+        ][-1]
         if step not in told:
             return f"no worker told of step {step}"
         for rank in range(workers):

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.soak import processes
+from tests.soak.budgets import budgets
 from tests.soak.plan import SHORT, plan, plans, variants
 from tests.soak.soak import Soak
 from tests.soak.summary import Summary
@@ -45,11 +47,40 @@ def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(tmp_path:
     assert len(lines) == counts["runs"]
 
 
+@pytest.mark.slow  # minutes; test_in_order.py has how events come about, test_scaling.py one resize
+@pytest.mark.timeout(900)
+def test_events_one_after_another_leave_the_same_bits(tmp_path: Path) -> None:
+    lines: list[str] = []
+    soak = Soak(tmp_path / "soak", lines.append)
+    soak.events(3, 40)
+    counts = soak.summary.counts
+    assert soak.summary.failures == [], "\n".join(lines)
+    assert counts["equal"] == 1
+    assert all(counts[name] for name in ("function", "coordinator", "resize"))
+    assert counts["hand-over"] + counts["renewal"] > 0
+
+
+@pytest.mark.slow  # statistics; test_caps.py has one
+@pytest.mark.timeout(900)
+def test_runs_stay_within_random_budgets_whatever_dies(tmp_path: Path) -> None:
+    lines: list[str] = []
+    soak = Soak(tmp_path / "soak", lines.append)
+    soak.budgets(islice(budgets(4), 20), at_once=3)
+    counts = soak.summary.counts
+    assert soak.summary.failures == [], "\n".join(lines)
+    assert counts["within"] + counts["refused"] == counts["runs"] == 20
+    assert all(counts[name] for name in ("afforded", "refused", "injected", "resume"))
+
+
 def test_a_difference_is_a_failure_and_its_run_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run in peace, compared with other weights."""
-    monkeypatch.setattr(Soak, "_train_undisturbed", lambda *arguments: (b"other weights", "[]"))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "weights.safetensors").write_bytes(b"other weights")
+    (other / "history.json").write_text('{"epochs": []}')
+    monkeypatch.setattr(Soak, "_train_undisturbed", lambda *arguments: other)
     lines: list[str] = []
     soak = Soak(tmp_path / "soak", lines.append)
     peace: dict[str, Any] = {"faults": (), "kills": (), "asks": (), "outages": ()}
