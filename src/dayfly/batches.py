@@ -9,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
+from typing import NamedTuple
 
 
 def share(total: int, part: int, parts: int) -> range:
@@ -17,63 +18,127 @@ def share(total: int, part: int, parts: int) -> range:
     return range(total * part // parts, total * (part + 1) // parts)
 
 
+class _Stretch(NamedTuple):
+    """Steps in a row with batches of one size, through as many epochs as it takes.
+
+    Args:
+        first: its first step.
+        epoch: in which that is.
+        position: of that step's first sample in the epoch's order.
+        size: samples of a step.
+    """
+
+    first: int
+    epoch: int
+    position: int
+    size: int
+
+    def own(self, samples: int) -> int:
+        """Steps until the end of its first epoch."""
+        return -(-(samples - self.position) // self.size)
+
+    def at(self, step: int, samples: int) -> _Stretch:
+        """The same from one of its steps on."""
+        done = step - self.first
+        if done < (own := self.own(samples)):
+            return self._replace(first=step, position=self.position + done * self.size)
+        epochs, steps = divmod(done - own, -(-samples // self.size))
+        return _Stretch(step, self.epoch + 1 + epochs, steps * self.size, self.size)
+
+
 @lru_cache(maxsize=64)
-def _starts(samples: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """First step of each epoch with a batch size of its own, and of the one after them."""
-    return (0, *accumulate(-(-samples // size) for size in sizes))
+def _stretches(
+    samples: int, sizes: tuple[int, ...], changed: tuple[tuple[int, int], ...]
+) -> tuple[_Stretch, ...]:
+    """Those of a run; the last one goes on for ever."""
+    found = [_Stretch(0, 0, 0, sizes[0])]
+    for size in sizes[1:]:
+        last = found[-1]
+        found.append(_Stretch(last.first + last.own(samples), last.epoch + 1, 0, size))
+    for step, size in changed:
+        before = [one for one in found if one.first <= step]
+        changes = before[-1].at(step, samples)._replace(size=size)
+        found = [*(one for one in before if one.first < step), changes]
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
     """The global batches of a run, step by step. Steps are counted through all epochs, from 0.
 
+        samples 10, batch_size 4, changed ((4, 2),)
+
+        epoch 0   0 1 2 3 | 4 5 6 7 | 8 9              steps 0 to 2
+        epoch 1   0 1 2 3 | 4 5 | 6 7 | 8 9            steps 3 to 6
+        epoch 2   0 1 | 2 3 | 4 5 | 6 7 | 8 9          steps 7 to 11
+
     Args:
         samples: of an epoch.
         batch_size: samples of a step in the first epoch, and in all if `later` is empty.
         later: the same of the epochs after it; the last one's also of all that follow.
+        changed: steps from which on batches have another size, in order, each with that size.
     """
 
     samples: int
     batch_size: int
     later: tuple[int, ...] = field(default=(), kw_only=True)
+    changed: tuple[tuple[int, int], ...] = field(default=(), kw_only=True)
 
     @property
     def steps(self) -> int:
         """Steps of the first epoch; the last batch of an epoch may be smaller."""
-        return -(-self.samples // self.batch_size)
+        return self.first(1)
 
     @property
     def largest(self) -> int:
         """Samples of the largest batch."""
-        return max(self.batch_size, *self.later, 1)
+        return max(*self._sizes, 1)
 
     @property
     def most_steps(self) -> int:
-        """Steps of the longest epoch."""
-        return -(-self.samples // min(self.batch_size, *self.later, self.batch_size))
+        """Steps of the longest epoch, or more if sizes change within it."""
+        return -(-self.samples // min(self._sizes))
+
+    @property
+    def alike_from(self) -> int:
+        """The first epoch from which on all have as many steps."""
+        last = self._stretches[-1]
+        return last.epoch + (last.position > 0)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return (self.batch_size, *self.later, *(size for _, size in self.changed))
+
+    @property
+    def _stretches(self) -> tuple[_Stretch, ...]:
+        return _stretches(self.samples, (self.batch_size, *self.later), self.changed)
+
+    def _at(self, step: int) -> _Stretch:
+        """What goes on from a step."""
+        found = self._stretches
+        one = found[bisect_right(found, step, key=_first) - 1]
+        return one.at(step, self.samples)
 
     def size(self, epoch: int) -> int:
-        """Samples of a step in an epoch."""
-        sizes = (self.batch_size, *self.later)
-        return sizes[min(epoch, len(sizes) - 1)]
+        """Samples of a step in an epoch; of its last one, if that changes within it."""
+        return self._at(self.first(epoch + 1) - 1).size
 
     def first(self, epoch: int) -> int:
         """The first step of an epoch; so many steps lie before it."""
-        starts = _starts(self.samples, (self.batch_size, *self.later))
-        known = min(epoch, len(starts) - 1)
-        return starts[known] + (epoch - known) * -(-self.samples // self.size(epoch))
+        found = self._stretches
+        one = found[bisect_right(found, (epoch, 0), key=_begins) - 1]
+        if one.epoch == epoch:
+            return one.first
+        more = epoch - one.epoch - 1
+        return one.first + one.own(self.samples) + more * -(-self.samples // one.size)
 
     def epoch(self, step: int) -> int:
         """The epoch of a step, from 0; as many were whole before it."""
-        starts = _starts(self.samples, (self.batch_size, *self.later))
-        if step < starts[-1]:
-            return bisect_right(starts, step) - 1
-        known = len(starts) - 1
-        return known + (step - starts[-1]) // -(-self.samples // self.size(known))
+        return self._at(step).epoch
 
     def begins_epoch(self, step: int) -> bool:
         """Whether the step is its epoch's first."""
-        return step == self.first(self.epoch(step))
+        return self._at(step).position == 0
 
     def ends_epoch(self, step: int) -> bool:
         """Whether the step is its epoch's last."""
@@ -81,10 +146,16 @@ class Batches:
 
     def batch(self, step: int) -> range:
         """Positions, in the epoch's order, of the step's global batch."""
-        epoch = self.epoch(step)
-        size = self.size(epoch)
-        first = (step - self.first(epoch)) * size
-        return range(first, min(first + size, self.samples))
+        one = self._at(step)
+        return range(one.position, min(one.position + one.size, self.samples))
+
+
+def _first(stretch: _Stretch) -> int:
+    return stretch.first
+
+
+def _begins(stretch: _Stretch) -> tuple[int, int]:
+    return stretch.epoch, stretch.position
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +187,7 @@ class Rounds:
     def number(self, step: int) -> int:
         """The rounds that lie before `step` as a whole."""
         epochs, last = self.epochs, self.epochs.epoch(step)
-        changing = range(min(last, len(epochs.later)))
+        changing = range(min(last, epochs.alike_from))
         before = sum(self._of(epoch) for epoch in changing)
         before += (last - len(changing)) * self._of(len(changing))
         return before + (step - epochs.first(last)) // self.longest

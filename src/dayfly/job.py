@@ -37,6 +37,13 @@ _BY_PHASE = ("optimizer", "step", "scheduler", "clip_norm")
 _MEASURED = ("epoch", "train_loss", "val_loss", "val_accuracy")
 
 
+class _LeftOut(int):
+    """A batch size that nobody gave."""
+
+
+_LEFT_OUT = _LeftOut(32)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A described training run.
@@ -56,8 +63,11 @@ class Job:
             function from the module to an optimizer of some of its parameters.
         batch_size: samples of a step over all workers, whatever their number; or a function of the
             epoch, counted from 1, and of nothing else: `lambda epoch: 128 if epoch <= 5 else 512`.
-            Validation goes by the first epoch's.
+            Validation goes by the first epoch's. Left out: 32.
         batch_schedule: that function, if `batch_size` was one; it is the first epoch's then.
+        batch_per_worker: samples of a step of each worker, or of each replica if the model is cut,
+            in place of `batch_size`: that follows the number of workers then, also when it changes
+            in mid-run.
         epochs: passes over the data.
         scheduler: function from the optimizer to a learning-rate scheduler. ReduceLROnPlateau is
             given the validation loss. Of several optimizers: name to such a function.
@@ -115,8 +125,9 @@ class Job:
     data: str | PathLike[str] | DataSource | Datasets | None = None
     loss: Loss | None = None
     optimizer: Optimizer | Mapping[str, OptimizerOfModule] | None = None
-    batch_size: int = 32  # or a function
+    batch_size: int = _LEFT_OUT  # or a function
     batch_schedule: BatchSchedule | None = None
+    batch_per_worker: int | None = None
     epochs: int = 1
     scheduler: Scheduler | Mapping[str, Scheduler] | None = None
     scheduler_every: Literal["epoch", "step"] = "epoch"
@@ -213,8 +224,32 @@ class Job:
             return (self.batch_size,)
         return tuple(self.batch_schedule(epoch) for epoch in range(1, self.epochs + 1))
 
+    def sized(self, workers: int) -> Job:
+        """Returns the job with the batch of so many workers, if `batch_per_worker` says so.
+
+        Args:
+            workers: of a run, or replicas of each stage.
+        """
+        if self.batch_per_worker is None:
+            return self
+        return replace(self, batch_size=_LeftOut(self.batch_per_worker * workers))
+
+    def sized_as(self, other: Job) -> Job:
+        """Returns the job with another one's batch, if both have the same `batch_per_worker`."""
+        if self.batch_per_worker is None or self.batch_per_worker != other.batch_per_worker:
+            return self
+        return replace(self, batch_size=_LeftOut(other.batch_size))
+
     def _take_batches(self) -> None:
         """Raise RequestError for batch sizes that cannot be."""
+        if self.batch_per_worker is not None:
+            self._whole("batch_per_worker", least=1)
+            if not isinstance(self.batch_size, _LeftOut) or self.batch_schedule is not None:
+                raise RequestError(
+                    "the job has both batch_size= and batch_per_worker=: give one of them"
+                )
+            if self.batch_size is _LEFT_OUT:
+                object.__setattr__(self, "batch_size", _LeftOut(self.batch_per_worker))
         if callable(self.batch_size):
             object.__setattr__(self, "batch_schedule", self.batch_size)
             object.__setattr__(self, "batch_size", self.batch_size(1))

@@ -116,6 +116,8 @@ def job(data: Path, **changes: Any) -> dayfly.Job:
         "epochs": EPOCHS,
         **changes,
     }
+    if "batch_per_worker" in changes and "batch_size" not in changes:
+        del given["batch_size"]
     return dayfly.Job(**given)
 
 

@@ -121,6 +121,7 @@ class PlannedJob:
     epochs: Count
     validate_every: Annotated[int, Range(0)] | None = None
     clips: bool | None = None
+    batch_per_worker: Count | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

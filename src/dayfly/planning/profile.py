@@ -251,7 +251,8 @@ class Profile:
     numbers that a validation of one block sums, four and one a metric of the job.
 
     batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
-    clips gradients. A prediction is of these unless others are asked for.
+    clips gradients. batch_per_worker: samples of a step of each worker, if the batch follows their
+    number; batch_size is one worker's then. A prediction is of these unless others are asked for.
     """
 
     job: str
@@ -280,6 +281,7 @@ class Profile:
     accumulate: Count = 1
     validate_every: Annotated[int, Range(0)] = 1
     clips: bool = False
+    batch_per_worker: Count | None = None
 
     @property
     def shared_cores(self) -> float:

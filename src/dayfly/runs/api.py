@@ -21,7 +21,7 @@ from dayfly.runs.home import found, home_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import AUTO, SettingKeywords, check_keywords, shows
 from dayfly.runs.listeners import Listener, chosen
-from dayfly.runs.plans import settings_of
+from dayfly.runs.plans import JobSpec, settings_of
 from dayfly.runs.result import HANDING_OVER, Result
 from dayfly.runs.resuming import stored_job
 from dayfly.runs.run import Run
@@ -198,7 +198,7 @@ def overridden(job: Job, **changes: Any) -> Job:
         raise RequestError(f"a {type(job).__name__} is no dayfly.Job")
     given = {name: value for name, value in changes.items() if value is not None}
     if "batch_size" in given:
-        given.setdefault("batch_schedule", None)
+        given |= {"batch_schedule": None, "batch_per_worker": None} | given
     return replace(job, **given)
 
 
@@ -228,11 +228,15 @@ def by_plan(
     """
     known = {name: value for name, value in given.items() if value is not None}
     settings = settings_of(plan, place, **known)
-    size = plan.job["batch_size"]
-    if of_the_job.get("batch_size") is None and overridden(job).batch_size != size:
+    planned = JobSpec.by(plan).of_workers(settings.members)
+    has = overridden(job).sized(settings.members)
+    same = has.batch_per_worker == planned.batch_per_worker and has.batch_size == planned.batch_size
+    if of_the_job.get("batch_size") is None and not same:
+        each = has.batch_per_worker
         raise RequestError(
-            f"{place} is for batches of {size} samples, and the job has {job.batch_size}: give "
-            f"--batch-size {size} or {job.batch_size}, or predict the job anew"
+            f"{place} is for batches of {planned.batch_words}, and the job has "
+            f"{has.batch_size if each is None else f'{each} a worker'}: give --batch-size "
+            f"{planned.batch_size} or {has.batch_size}, or predict the job anew"
         )
     changes = {name: value for name, value in of_the_job.items() if value is not None}
     return overridden(job, **{"epochs": plan.job["epochs"], **changes}), settings

@@ -43,6 +43,14 @@ class Boundaries:
         """Whether anybody decides at them."""
         return bool(self._decisions)
 
+    def follow(self, epochs: Batches, steps: int) -> None:
+        """Goes by other batches from now on.
+
+        Args:
+            epochs, steps: of the run.
+        """
+        self._epochs, self._steps = epochs, steps
+
     def note(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Takes the records of epochs."""
         self._history |= {int(record["epoch"]): record for record in records}

@@ -74,7 +74,8 @@ def changed_record(
         raise RequestError("the run has these settings already")
     _check_reach(settings, store)
     following = replace(record, settings=settings, generation=record.generation + 1)
-    return fitted(record.settings, following, job, store), ", ".join(said)
+    words = [*said, *batch_words(job, record.settings, settings)]
+    return fitted(record.settings, following, job, store), ", ".join(words)
 
 
 def _check_reach(settings: Settings, store: Store) -> None:
@@ -121,6 +122,7 @@ def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:
     Raises:
         RequestError: settings by which the job cannot go on.
     """
+    job = job.sized(record.settings.members)
     check_shares(job, record.settings, record.samples)
     for kind in record.settings.kinds:
         resources_of(kind)  # before anything is tried
@@ -136,6 +138,12 @@ def sums_note(before: Settings, after: Settings) -> str | None:
         f"{before.algorithm} so far, {after.algorithm} from here on, which sum in different "
         "orders: the bits may be others"
     )
+
+
+def batch_words(job: Job, before: Settings, after: Settings) -> list[str]:
+    """What to say where the batch follows the number of workers, and that changes; or nothing."""
+    sizes = [job.sized(settings.members).batch_size for settings in (before, after)]
+    return differences({"batch_size": sizes[0]}, {"batch_size": sizes[1]})
 
 
 def _values(settings: Settings) -> dict[str, Any]:

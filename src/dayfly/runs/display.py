@@ -36,6 +36,9 @@ class Display:
     def started(self, done: int, steps: int, epochs: int) -> None:
         """The run begins, or goes on, after `done` of the `steps` steps of all `epochs`."""
 
+    def steps(self, steps: int) -> None:
+        """The run has so many steps from now on, as its batches have another size."""
+
     def spent(self, workers: int, usd: float) -> None:
         """So many functions run, and so much was spent on functions so far."""
 
@@ -152,6 +155,9 @@ class Lines(Display):
         self._said_s = self._now()
         self._standing = Standing(steps, epochs, done, done, self._said_s)
 
+    def steps(self, steps: int) -> None:
+        self._standing.steps = steps
+
     def spent(self, workers: int, usd: float) -> None:
         self._standing.spent = f"{workers} worker{'s' * (workers != 1)} ${usd:.4f}"
 
@@ -208,6 +214,10 @@ class Bar(Lines):
     def step(self, step: int, loss: float | None) -> None:
         self._note(step, loss)
         self._update()
+
+    def steps(self, steps: int) -> None:
+        super().steps(steps)
+        self._progress.update(self._task, total=steps)
 
     def spent(self, workers: int, usd: float) -> None:
         super().spent(workers, usd)

@@ -24,7 +24,7 @@ from dayfly.life.reports import DONE, plain
 from dayfly.planning.plan import Plan
 from dayfly.runs.boundaries import Boundaries
 from dayfly.runs.callbacks import Callbacks, View
-from dayfly.runs.changing import sums_note
+from dayfly.runs.changing import NextPlan, batch_words, sums_note
 from dayfly.runs.changing_coordinator import ChangingCoordinator
 from dayfly.runs.deciders import Decision, Decisions, own_deciders
 from dayfly.runs.directory import PLAN
@@ -40,7 +40,7 @@ from dayfly.runs.run import Run, keep_weights, write_results
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.setup import Setup
 from dayfly.runs.task import Going, Task, check_task
-from dayfly.specs.generations import GenerationPlan
+from dayfly.specs.generations import Change, GenerationPlan
 from dayfly.training.order import Epochs
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.pipelines.step import Layout, StageRank
@@ -74,8 +74,7 @@ class JobCoordinator(ChangingCoordinator):
         if committed is None:
             raise RequestError(f"{str(self._store)!r} holds no checkpoint: start the run anew")
         self._checkpoint = committed
-        self._epochs = Epochs.of(record.samples, job)
-        self._steps = self._epochs.first(job.epochs)
+        self._batches_follow()
         self._view = View(record.run_id, self._workplace.directory, job, self._check_changes)
         self._callbacks = Callbacks(
             job, record.settings, self._view, self._display.note, record.weighting.logged
@@ -88,6 +87,26 @@ class JobCoordinator(ChangingCoordinator):
         decisions = Decisions(self._store, deciders, record.shipped.job, self._own_faults)
         noted = self._view.note
         self._boundaries = Boundaries(decisions, self._epochs, self._steps, noted)
+
+    def _batches_follow(self) -> None:
+        """Give batches the size of the workers that go on from the checkpoint, if they follow them;
+        and say which steps there are."""
+        record, job, step = self._record, self._job, self._checkpoint.step
+        batches = tuple(one for one in record.batches if one[0] < step)
+        size = job.sized(record.settings.members).batch_size
+        before = dict([(0, job.batch_size), *batches])
+        if job.batch_per_worker is not None and size != before[max(before)]:
+            batches = (*batches, (step, size))
+        if batches != record.batches:
+            self._record = replace(record, batches=batches)
+        self._epochs = Epochs.of(record.samples, job, changed=batches)
+        self._steps = self._epochs.first(job.epochs)
+
+    def _take_up(self, following: NextPlan, change: Change) -> None:
+        super()._take_up(following, change)
+        self._batches_follow()
+        self._boundaries.follow(self._epochs, self._steps)
+        self._display.steps(self._steps)
 
     def check(self) -> None:
         super().check()
@@ -128,6 +147,8 @@ class JobCoordinator(ChangingCoordinator):
         before = self._context.before if record is self._record else self._record
         if isinstance(before, Record) and (note := sums_note(before.settings, settings)):
             yield note
+            if record is self._record:
+                yield from batch_words(self._job, before.settings, settings)
         if record.planned is not None and (words := record.planned.words()):
             yield words
         if not self._replays(record):
@@ -237,7 +258,12 @@ class JobCoordinator(ChangingCoordinator):
 
     def go(self) -> bytes:
         ended = self._boundaries.ended_at == self._checkpoint.step
-        return Going(checkpoint=self._checkpoint, ended=ended).text()
+        return Going(
+            checkpoint=self._checkpoint,
+            ended=ended,
+            steps=self._steps,
+            batches=self._record.batches,
+        ).text()
 
     def starts_again(self, end: GenerationEnd) -> None:
         self._recorder.rolled_back(end.reached, end.checkpoint_step, end.redone_steps, end.in_words)
@@ -262,6 +288,7 @@ class JobCoordinator(ChangingCoordinator):
             parts=record.parts,
             samples=record.samples,
             steps=self._steps,
+            batches=record.batches,
             sync=settings.sync,
             k=settings.round_steps,
             collective=settings.algorithm,

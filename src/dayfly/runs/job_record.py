@@ -27,6 +27,8 @@ class Record(JobFacts):
         epochs: to which it goes, if not to the job's.
         weighting: how losses of parts of a batch, and what the step logs, are combined.
         change: the last one that was carried out.
+        batches: steps from which on batches have another size, as the number of workers changed,
+            each with that size in samples; of a job with `batch_per_worker`.
         scaled_at: completed steps at the boundary where a callback changed the plan last.
     """
 
@@ -40,6 +42,7 @@ class Record(JobFacts):
     epochs: Count | None = None
     weighting: Weighting = SAMPLES
     change: Change | None = None
+    batches: tuple[tuple[int, int], ...] = ()
     scaled_at: Count | None = None
 
     def rolled_back(self) -> Self:

@@ -68,6 +68,7 @@ def begin(
     Raises:
         RequestError: before any function is started, leaving nothing.
     """
+    job = job.sized(settings.members)
     check_shares(job, settings)
     for kind in settings.kinds:
         resources_of(kind)  # before anything is made
@@ -169,7 +170,7 @@ def resume(
                 take_inputs_again(before, job, store)
         cut = bool(before.settings.cut or record.settings.cut)
         if changed is not None and job_file is not None:
-            changed = replace(changed, epochs=job.epochs)
+            changed = replace(changed.sized_as(job), epochs=job.epochs)
             with being_prepared(directory), paged(directory, when=cut):
                 record = take_job(record, job, changed, job_file.resolve().parent, store, directory)
             job = changed

@@ -8,7 +8,7 @@ Settings + job  ->  Configuration  ->  Prediction
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -42,6 +42,8 @@ class JobSpec:
 
     Attributes:
         batch_size: of all workers.
+        batch_per_worker: samples of a step of each worker or replica, if the batch follows their
+            number.
         accumulate: pieces of a worker's share, unless settings say otherwise.
         clips: whether gradients are clipped.
     """
@@ -51,6 +53,18 @@ class JobSpec:
     validate_every: int = 1
     accumulate: int = 1
     clips: bool = False
+    batch_per_worker: int | None = None
+
+    @property
+    def batch_words(self) -> str:
+        """How large batches are, in words."""
+        each = self.batch_per_worker
+        return f"{self.batch_size} samples" if each is None else f"{each} samples a worker"
+
+    def of_workers(self, members: int) -> Self:
+        """The same with the batch of so many workers or replicas, if it follows their number."""
+        each = self.batch_per_worker
+        return self if each is None else replace(self, batch_size=each * members)
 
     @classmethod
     def of(cls, job: Job) -> Self:
@@ -66,6 +80,7 @@ class JobSpec:
             validate_every=job.validate_every,
             accumulate=job.accumulate,
             clips=job.clip_norm is not None,
+            batch_per_worker=job.batch_per_worker,
         )
 
     @classmethod
@@ -80,7 +95,8 @@ class JobSpec:
         """
         names = [one.name for one in fields(cls)]
         said = {name: getattr(profile, name) for name in names}
-        said |= {name: value for name, value in changes.items() if value is not None}
+        given = {name: value for name, value in changes.items() if value is not None}
+        said |= given | ({"batch_per_worker": None} if "batch_size" in given else {})
         if said["batch_size"] is None:
             raise RequestError(
                 f"the profile of {profile.job} does not say its batch size: give --batch-size"
@@ -125,7 +141,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         aggregators=settings.aggregators,
         compress=settings.compress,
         virtual_workers=settings.virtual_workers,
-        batch_size=wanted.batch_size,
+        batch_size=wanted.of_workers(settings.members).batch_size,
         epochs=wanted.epochs,
         validate_every=wanted.validate_every,
         lifetime_s=kinds[0].lifetime_s,
@@ -158,6 +174,7 @@ def plan_of(
     profile: Profile, settings: Settings, wanted: JobSpec, prediction: Prediction | None = None
 ) -> Plan:
     """A plan of these: it says all that follows from the job, too."""
+    wanted = wanted.of_workers(settings.members)
     tree = settings_tree(settings)
     if wanted.accumulate != 1:
         tree.setdefault("micro_batches", wanted.accumulate)

@@ -135,6 +135,11 @@ def check_shares(job: Job, settings: Settings, samples: int | None = None) -> No
         samples: of training; None: not known yet.
     """
     members, cut = settings.leaves, settings.stages > 1
+    if job.batch_per_worker is not None and settings.virtual_workers is not None:
+        raise RequestError(
+            "--virtual-workers: batches that follow the workers (the job's batch_per_worker) have "
+            "other bits at each number of them: give batch_size, or leave the flag out"
+        )
     size = min(job.batch_sizes)
     most = size if samples is None else min(size, samples)
     of = f"a batch of {most}" if most == size else f"data of {most} samples"

@@ -98,7 +98,7 @@ def _too_few(epochs: int, done: int) -> RequestError:
 
 def check_epochs(record: Record, job: Job, store: Store) -> None:
     """Raise RequestError if a run cannot go on to the last of the job's epochs."""
-    epochs = Epochs.of(record.samples, job)
+    epochs = Epochs.of(record.samples, job, changed=record.batches)
     committed = checkpoints.latest(store)
     done = 0 if committed is None else epochs.epoch(committed.step)
     if job.epochs < done:
@@ -183,7 +183,7 @@ def take_job(record: Record, was: Job, job: Job, code: Path, store: Store, run: 
     Raises:
         RequestError: for what the checkpoint, the data or the steps of the run depend on.
     """
-    for name in ("batch_size", "batch_sizes", "seed"):
+    for name in ("batch_per_worker", "batch_size", "batch_sizes", "seed"):
         if (now := getattr(job, name)) != (then := getattr(was, name)):
             raise RequestError(
                 f"the changed job's {name} is {now}, and the run goes on with {then}: let it stay "

@@ -142,6 +142,7 @@ def _compared(settings: Settings, wanted: JobSpec) -> dict[str, Any]:
     """All that a prediction depends on, beside the profile."""
     own = {one.name: getattr(settings, one.name) for one in fields(settings)}
     own["channel"] = settings.channel or FILES
+    wanted = wanted.of_workers(settings.members)
     of_the_job = {
         "batch_size": wanted.batch_size,
         "epochs": wanted.epochs,

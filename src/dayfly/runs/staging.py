@@ -152,7 +152,9 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
     if not settings.cut:
         nbytes = record.round_bytes.summed
         if before.cut:
-            rounds = Rounds(Epochs.of(record.samples, job), settings.round_steps)
+            rounds = Rounds(
+                Epochs.of(record.samples, job, changed=record.batches), settings.round_steps
+            )
             nbytes = protocol(settings.sync).round_bytes(job, Replica(job), rounds)
         fresh = RoundBytes.of_sums(
             nbytes, settings.workers, len(job.phases), settings.virtual_workers

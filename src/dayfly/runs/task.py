@@ -78,10 +78,13 @@ class Going:
     Args:
         checkpoint: from which.
         ended: whether the run ends there, as a callback or a target wants it.
+        steps, batches: of the run from then on, as of `Task`.
     """
 
     checkpoint: Checkpoint
     ended: bool
+    steps: int
+    batches: tuple[tuple[int, int], ...] = ()
 
     def text(self) -> bytes:
         """As a message."""
@@ -154,6 +157,7 @@ class Task(StepTask):
     Attributes:
         parts: the data's arrays, if it is arrays.
         samples, steps: of an epoch's training samples, and of the whole run.
+        batches: steps from which on batches have another size than the job's, each with that size.
         sync: the protocol.
         k: steps of a round; None: an epoch.
         scratch: a directory to unpack code in, removed with the functions' machine.
@@ -179,6 +183,7 @@ class Task(StepTask):
     on_nan: str = STOP_ON_NAN
     waits: bool = False
     renewed: bool = False
+    batches: tuple[tuple[int, int], ...] = ()
 
     def goes(self, going: Going) -> Self:
         """The task of a worker that waits no more."""
@@ -188,6 +193,8 @@ class Task(StepTask):
             trimmed_step=going.checkpoint.step,
             checkpoint_age_s=0.0,
             ended=going.ended,
+            steps=going.steps,
+            batches=going.batches,
             waits=False,
         )
 

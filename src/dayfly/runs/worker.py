@@ -141,7 +141,7 @@ class Worker:
         self._fault_points = FaultPoints(faults, task.checkpoint.step)
         tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
-        self._epochs = Epochs.of(task.samples, job, task.steps)
+        self._epochs = Epochs.of(task.samples, job, task.steps, task.batches)
         self._rounds = Rounds(self._epochs, task.k)
         part, leaves, decoders = self._part_of, task.virtual_workers, job.num_workers
         self._slices = Slices(
@@ -282,7 +282,7 @@ class Worker:
             measured = self._protocol.validate(step)
         self._watch.after_validation(step, measured.get("val_loss"))
         measured |= self._replica.learning_rates()
-        if self._job.batch_schedule is not None:
+        if self._job.batch_schedule is not None or self._job.batch_per_worker is not None:
             measured["batch_size"] = self._epochs.size(epoch)
         self._replica.end_epoch(measured.get("val_loss"))
         record = self._progress.end_epoch(measured)

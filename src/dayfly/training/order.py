@@ -8,6 +8,7 @@ Rogaway, "Ciphers with arbitrary finite domains", 2002).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -64,19 +65,26 @@ class Epochs(Batches):
     seed: int
 
     @classmethod
-    def of(cls, samples: int, job: Job, steps: int = 0) -> Self:
+    def of(
+        cls,
+        samples: int,
+        job: Job,
+        steps: int = 0,
+        changed: Sequence[tuple[int, int]] = (),
+    ) -> Self:
         """Returns the epochs of a job that trains on so many samples.
 
         Args:
             samples: of an epoch.
             job: what is trained.
             steps: of the run, which may have more epochs than the job.
+            changed: see `Batches`.
         """
         first, *later = job.batch_sizes
         if (schedule := job.batch_schedule) is not None:
             while cls(samples, first, job.seed, later=tuple(later)).first(1 + len(later)) < steps:
                 later.append(schedule(2 + len(later)))
-        return cls(samples, first, job.seed, later=tuple(later))
+        return cls(samples, first, job.seed, later=tuple(later), changed=tuple(changed))
 
     def indices(self, step: int, rank: int, world_size: int) -> Indices:
         """The samples of a rank's slice of the step's batch, in their order; may be empty."""

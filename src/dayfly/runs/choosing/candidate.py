@@ -112,6 +112,7 @@ def candidate_of(
     target: Target, kind: str, point: Point[Any], own: Mapping[str, Any], wanted: JobSpec
 ) -> Candidate:
     """A planner's plan for a target, with what of a run it decides, and the job that it is for."""
+    settings = _settings(target, own)
     return Candidate(
         target=target,
         kind=kind,
@@ -119,8 +120,8 @@ def candidate_of(
         usd=point.usd,
         words=f"{point.plan}{_in_words(kind, own)}",
         own=own,
-        settings=_settings(target, own),
-        wanted=wanted,
+        settings=settings,
+        wanted=wanted.of_workers(settings.members),
         limits=point.limits,
     )
 
@@ -144,7 +145,9 @@ def over(candidate: Candidate, target: Target) -> Candidate:
 
 def with_settings(candidate: Candidate, own: Mapping[str, Any]) -> Candidate:
     """The same job at the same target with these settings. Raises RequestError for what is none."""
-    return replace(candidate, own=own, settings=_settings(candidate.target, own))
+    settings = _settings(candidate.target, own)
+    wanted = candidate.wanted.of_workers(settings.members)
+    return replace(candidate, own=own, settings=settings, wanted=wanted)
 
 
 def _settings(target: Target, own: Mapping[str, Any]) -> Settings:

@@ -119,12 +119,13 @@ def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
     for number, target in enumerate(targets):
         wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
         try:
-            least_s, least_usd = least_of(_whole(target, asked, wanted))
+            least = [least_of(problem) for problem in _whole(target, asked, wanted)]
         except RequestError:  # no function of it is allowed, which its search will say
             continue
-        seconds.append(least_s.ravel())
-        usd.append(least_usd.ravel())
-        of.append(np.full(least_s.size, number))
+        for least_s, least_usd in least:
+            seconds.append(least_s.ravel())
+            usd.append(least_usd.ravel())
+            of.append(np.full(least_s.size, number))
     if not of:
         return list(range(len(targets)))
     every_usd, every = np.concatenate(usd), np.concatenate(of)
@@ -139,13 +140,22 @@ def beaten(one: Candidate, known: KnownPlans) -> bool:
     return of_cuts or known.whole.beats(one.seconds, one.usd)
 
 
-def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> DataParallelProblem:
+def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[DataParallelProblem]:
+    """One problem; of a job whose batch follows the workers, one for each number of them."""
+    workers = range(1, asked.workers + 1)
+    among = [workers] if wanted.batch_per_worker is None else [range(n, n + 1) for n in workers]
+    return [_problem(target, asked, wanted.of_workers(of.start), of) for of in among]
+
+
+def _problem(
+    target: Target, asked: PlanQuery, wanted: JobSpec, workers: range
+) -> DataParallelProblem:
     powers = tuple(2**n for n in range(wanted.batch_size.bit_length()))
     return DataParallelProblem(
         profile=target.profile,
         platform=target.platform,
         store=target.store,
-        workers=tuple(range(1, asked.workers + 1)),
+        workers=tuple(workers),
         collectives=asked.collectives or collectives_of(target.profile),
         micro_batches=asked.micro_batches or powers,
         batch_size=wanted.batch_size,
@@ -158,18 +168,27 @@ def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> DataParallelPro
 def _data_parallel(
     target: Target, asked: PlanQuery, wanted: JobSpec, known: KnownPlans | None
 ) -> list[Candidate]:
-    problem = _whole(target, asked, wanted)
     made = []
+    refused: list[RequestError] = []
     whole = None if known is None else known.whole
-    for point in near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, whole):
-        plan = point.plan
-        own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-        own |= plan.has.settings
-        if plan.micro_batches > 1 or wanted.accumulate > 1:
-            own["micro_batches"] = plan.micro_batches
-        if plan.workers > 1:
-            own |= {"collective": plan.collective, "aggregators": plan.aggregators}
-        made.append(candidate_of(target, DATA_PARALLEL, point, own, wanted))
+    problems = _whole(target, asked, wanted)
+    for problem in problems:
+        try:
+            points = near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, whole)
+        except RequestError as refusal:
+            refused.append(refusal)
+            continue
+        for point in points:
+            plan = point.plan
+            own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
+            own |= plan.has.settings
+            if plan.micro_batches > 1 or wanted.accumulate > 1:
+                own["micro_batches"] = plan.micro_batches
+            if plan.workers > 1:
+                own |= {"collective": plan.collective, "aggregators": plan.aggregators}
+            made.append(candidate_of(target, DATA_PARALLEL, point, own, wanted))
+    if len(refused) == len(problems):
+        raise refused[-1]
     return made
 
 
@@ -241,11 +260,16 @@ def _pipelines(
     time_limit_s: float,
     known: KnownPlans | None = None,
 ) -> tuple[list[Candidate], float]:
-    """Cut models, and the search's gap.
+    """Cut models, and the search's gap. Raises RequestError for a batch that follows the workers.
 
     All functions of a run are of one kind, so each is a search of its own. known: gets what is
     found; kinds of which it beats every cut are not searched.
     """
+    if wanted.batch_per_worker is not None:
+        raise RequestError(
+            "cuts are searched for one batch, and the job's batch_per_worker has one for each "
+            "number of replicas: give --batch-size to search them, too"
+        )
     until = time.process_time() + time_limit_s
     gap = 0.0
     kinds = kinds_of_sizes(target.profile)
@@ -321,9 +345,9 @@ def _usual_micro_batches(wanted: JobSpec) -> int:
 
 def search_work(target: Target, asked: PlanQuery) -> int:
     """Returns the size of the search for cuts: layers x memory sizes x degrees; 0: none."""
-    if target.sums or not target.profile.listed:
-        return 0
     wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
+    if target.sums or not target.profile.listed or wanted.batch_per_worker is not None:
+        return 0
     micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
     degrees = sum(m % d == 0 for m in micro_batches for d in range(1, m + 1))
     sizes = len(limited(target.of_sizes(asked.memory_mib).profile))
