@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.cli.outcome import FAILED, conclude
+from dayfly.cli.outcome import FAILED, conclude, shown
 from dayfly.runs.result import Result
 from dayfly.runs.scripts.record import ScriptRun
 
@@ -22,3 +22,15 @@ def test_a_bill_that_is_not_known_is_not_shown(
     names = [line[:17].strip() for line in said.out.splitlines()]
     assert names == ["status", "total time", "lives", "restarts", "files"]
     assert "to start it again: dayfly run --resume" in said.err
+
+
+def test_ctrl_c_is_told_with_what_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+    def waits(*said: str) -> None:
+        raise KeyboardInterrupt(*said)
+
+    assert shown(lambda: waits("the request stays")) == 130
+    assert shown(waits) == 130
+    assert capsys.readouterr().err.splitlines() == [
+        "dayfly: the request stays",
+        "dayfly: stopped by SIGINT",
+    ]

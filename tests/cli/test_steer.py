@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dayfly.cli.steering import _CHANGES
+from dayfly.runs.changes import flag_of
+from dayfly.runs.steering import KeptRun
+from dayfly.wire.stores.files import FileStore
 from tests.cli import command
 
 
@@ -54,6 +58,24 @@ def test_one_whose_coordinator_was_killed_is_lost_and_cannot_be_stopped(
     refused = command.run("stop", "one", cwd=tmp_path)
     assert refused.returncode == 2
     assert "no process runs" in refused.stderr
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = KeptRun("runs/one", FileStore(tmp_path), tmp_path)
+
+    def interrupted(run: KeptRun) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KeptRun, "goes_on", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="request stays: runs/one will have changed as"):
+        run.wait("changed", lambda: False, 1.0)
+
+
+def test_a_change_is_told_by_its_flags() -> None:
+    for name, flag in _CHANGES.items():
+        assert flag_of(flag.setting or name) == f"--{name.replace('_', '-')}"
 
 
 def test_what_is_no_run_is_refused_and_what_is_damaged_is_listed(tmp_path: Path) -> None:

@@ -101,6 +101,17 @@ def warms(rank: int, attempt: int) -> Happening:
     return lambda run: run.ahead.report(rank, attempt, [{"kind": "warm"}])
 
 
+def begins(rank: int, attempt: int, digest: str = "the same", step: int = 4) -> Happening:
+    """A worker of the next generation has loaded the checkpoint."""
+    record = {"kind": "start", "step": step, "digest": digest}
+    return lambda run: run.ahead.report(rank, attempt, [record])
+
+
+def sees_messages_of_before(run: Supervised) -> None:
+    """Notes whether the messages of the first generation are still there."""
+    run.log.append("there" if run.workload.opened[0] else "gone")
+
+
 def stop(run: Supervised) -> None:
     """Somebody asks the run to stop."""
     run.stop_asked = True
@@ -296,6 +307,7 @@ class Trained(Workload):
         self.then: Callable[[], None] = lambda: None
         self.asked: int | None = None
         self.warms = False
+        self.opened = {0: False, 1: False}  # the channels, by turn
         self._upcoming: GenerationPlan | None = None
         self._turn = 0
         self._workers = 2
@@ -341,7 +353,9 @@ class Trained(Workload):
 
     @contextmanager
     def open(self, plan: GenerationPlan) -> Iterator[Channel]:
+        self.opened[plan.turn] = True
         yield self._run.ahead if plan.turn else self._run.channel
+        self.opened[plan.turn] = False
 
     def payload(
         self,

@@ -21,7 +21,7 @@ from dayfly.life.generation import (
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import Report
 from dayfly.life.restarts import Restarts
-from dayfly.life.worker_state import Past, WorkerState
+from dayfly.life.worker_state import Beginnings, Past, WorkerState
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from tests.life.ends import end
@@ -354,6 +354,33 @@ def test_successors_warm_up_just_in_time(life_s: float | None, due_s: float | No
     assert generation.renewal_due(due_s + 0.01)
     look(generation, change_asked=True)
     assert not generation.renewal_due(due_s + 0.01), "others go on soon anyway"
+
+
+def test_what_a_first_start_takes_counts_until_another_one_is_seen() -> None:
+    """A platform may have to start itself for it; successors find it started."""
+    past = Past()
+    generation = Generation(_plan(0, FunctionSpec(lifetime_s=8.0)), Deaths(ONE), past)
+    list(generation.begins(0.0))
+    for rank in range(2):
+        told(generation, rank, {"kind": "start", "step": 0})
+    look(generation, now=3.0)
+    assert past.start_s == 3.0
+    assert not generation.renewal_due(7.9), "more than a half of the lifetime would go by with it"
+    past.started(4.0, 4.25)
+    assert past.start_s == 0.25
+    assert generation.renewal_due(7.9)
+
+
+def test_replicas_of_a_stage_begin_with_equal_states() -> None:
+    began = Beginnings()
+    assert began.add(0, 0, {"step": 4, "digest": "a"}) is None
+    assert began.add(1, 1, {"step": 4, "digest": "b"}) is None, "another stage"
+    assert began.add(2, 0, {"step": 8, "digest": "c"}) is None, "from another checkpoint"
+    assert began.add(3, 0, {"step": 9}) is None, "within a round"
+    assert began.ranks == {0, 1, 2, 3}
+    wrong = began.add(4, 0, {"step": 4, "digest": "d"})
+    assert wrong is not None
+    assert wrong.startswith("worker 4 has another state before step 4 than worker 0")
 
 
 def test_functions_that_do_not_end_do_not_hold_up_the_next_generation_for_ever() -> None:

@@ -21,6 +21,7 @@ from tests.life.supervised import (
     STARTS,
     Happening,
     Supervised,
+    begins,
     caught_up,
     change_to,
     dies,
@@ -28,6 +29,7 @@ from tests.life.supervised import (
     part,
     part_of,
     says,
+    sees_messages_of_before,
     stop,
     took,
     warms,
@@ -676,6 +678,45 @@ def test_workers_end_once_all_of_the_next_generation_are_warm_and_those_go_on_at
         "told 2 returned",
     ]
     assert run.listener.generations == [(0, 0), (1, 4)]
+
+
+def test_old_messages_stay_until_all_of_the_next_generation_have_the_same_state(
+    tmp_path: Path,
+) -> None:
+    run = Supervised(
+        tmp_path,
+        LEVEL,
+        [change_to(3, warm=True)],
+        WARM,
+        whole(4, then="stopped"),
+        STOPPED,
+        [begins(0, 1), begins(1, 1)],
+        [sees_messages_of_before, begins(2, 0)],
+        [sees_messages_of_before],
+        [ends(rank, of=AHEAD) for rank in range(3)],
+    )
+    assert run.to_end() == "done"
+    assert [one for one in run.log if one in ("there", "gone")] == ["there", "gone"]
+    assert run.workload.opened == {0: False, 1: False}
+
+
+def test_a_worker_of_the_next_generation_with_another_state_fails_the_run(tmp_path: Path) -> None:
+    run = Supervised(
+        tmp_path,
+        LEVEL,
+        [change_to(3, warm=True)],
+        WARM,
+        whole(4, then="stopped"),
+        STOPPED,
+        [begins(0, 1), begins(1, 1), begins(2, 0, "another"), sees_messages_of_before],
+    )
+    with pytest.raises(
+        RunFailed,
+        match=r"worker 2 has another state before step 4 than worker 0, .*another and the same",
+    ):
+        run.to_end()
+    assert run.log.count("there") == 1
+    assert run.workload.opened == {0: False, 1: False}
 
 
 def test_a_change_whose_workers_cannot_warm_up_is_refused_and_the_run_goes_on(

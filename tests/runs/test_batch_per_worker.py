@@ -110,7 +110,7 @@ def test_a_resize_changes_the_batch_and_the_history_says_so(tmp_path: Path) -> N
     assert run.result.steps == 9 + 18 + 18
     assert [(one["first_step"], one["changes"]) for one in generations(run)] == [
         (0, None),
-        (9, "workers 1 in place of 2, batch_size 10 in place of 20"),
+        (9, "--workers 1 in place of 2, batches of 10 samples in place of 20"),
     ]
     scheduled = small.job(
         data,

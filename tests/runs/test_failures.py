@@ -162,3 +162,21 @@ def test_results_that_cannot_be_written_fail_the_run_and_lose_nothing(
     run = dayfly.resume(directory, progress=False)
     assert run.result.steps == small.STEPS_AN_EPOCH
     assert (directory / "weights.safetensors").exists()
+
+
+class Odd(torch.optim.SGD):
+    """Has another learning rate in every process that loads its state."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self.param_groups[0]["lr"] = 1e-9 * os.getpid()
+
+
+def odd(parameters: Any) -> torch.optim.Optimizer:
+    return Odd(parameters, lr=0.1)
+
+
+def test_replicas_that_begin_with_other_states_fail_the_run(data: Path, tmp_path: Path) -> None:
+    job = small.job(data, optimizer=odd, scheduler=None)
+    with pytest.raises(dayfly.RunFailed, match=r"has another state before step 0 than worker \d"):
+        dayfly.train(job, workers=2, run_dir=tmp_path / "run", **small.SETTINGS)

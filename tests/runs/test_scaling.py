@@ -107,7 +107,7 @@ def test_another_channel_in_mid_run_leaves_the_same_bits(
     first, second = generations(run)
     assert 0 < second["first_step"] < small.STEPS
     assert asking.answer == f"{asking.directory} from step {second['first_step']} on: " + (
-        f"channel {channel} in place of none, memory_mib 4096 in place of none"
+        f"--channel {channel} in place of none, --memory 4096 in place of none"
     )
     assert (first["request"], second["request"]) == (None, 0)
     assert small.bits(run) == small.bits(undisturbed(2))

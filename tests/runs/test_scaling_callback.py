@@ -74,7 +74,7 @@ def test_a_run_grows_at_the_boundary_whoever_dies(
 ) -> None:
     begun = generations(scaled)
     assert [(one["workers"], one["first_step"]) for one in begun] == [(2, 0), (3, FIRST)]
-    assert (begun[1]["changes"], begun[1]["request"]) == ("workers 3 in place of 2", None)
+    assert (begun[1]["changes"], begun[1]["request"]) == ("--workers 3 in place of 2", None)
     assert (scaled.result.workers, scaled.result.steps) == (3, small.STEPS)
     faults = [
         Fault(0, FIRST - 1, "epoch"),

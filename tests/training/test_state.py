@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dayfly.errors import RequestError
-from dayfly.training.state import Tensors, decode, encode, load_model_tensors, model_tensors
+from dayfly.training.state import (
+    Tensors,
+    decode,
+    encode,
+    load_model_tensors,
+    model_tensors,
+    state_digest,
+)
 
 keys = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False)
 leaves = keys | st.floats()
@@ -158,3 +165,18 @@ def test_another_models_tensors_are_refused(other: Any, text: str) -> None:
     with pytest.raises(RequestError) as refused:
         load_model_tensors(Model(), model_tensors(other()))
     assert str(refused.value) == f"the weights are another model's: {text}"
+
+
+def test_equal_states_have_equal_digests_however_they_lie_in_memory() -> None:
+    weight = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)
+    tree, tensors = {"a": 1, "b": [2]}, {"w": weight, "n": torch.tensor(3)}
+    same = {"n": torch.tensor(3), "w": weight.t().contiguous().t()}
+    assert state_digest(tree, tensors) == state_digest({"b": [2], "a": 1}, same)
+    others = [
+        ({**tree, "a": 2}, tensors),
+        (tree, {**tensors, "w": weight + 1}),
+        (tree, {**tensors, "w": weight.reshape(3, 2)}),
+        (tree, {**tensors, "n": torch.tensor(3, dtype=torch.int32)}),
+        (tree, {"w": weight, "m": torch.tensor(3)}),
+    ]
+    assert len({state_digest(*state) for state in [(tree, tensors), *others]}) == 6

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -63,6 +64,9 @@ def attempt(action: Callable[[], T]) -> T | Failure:
     except Stopped as stop:
         tell(f"dayfly: {stop}")
         return Failure("stopped", None, 128 + stop.number)
+    except KeyboardInterrupt as stop:
+        tell(f"dayfly: {stop or 'stopped by SIGINT'}")
+        return Failure("stopped", None, 128 + signal.SIGINT)
 
 
 def tell(text: str) -> None:

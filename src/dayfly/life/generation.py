@@ -29,7 +29,7 @@ from dayfly.life.deaths import DEATHS_OF_ONE_CAUSE, PATIENCE, Restart, RestartPo
 from dayfly.life.ends import GenerationEnd, by_themselves, in_a_line, is_hand_over, patience_s
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import DONE, FAILED, STOPPED, Report
-from dayfly.life.worker_state import Past, WorkerState
+from dayfly.life.worker_state import Beginnings, Past, WorkerState
 from dayfly.specs.events import rank_of
 from dayfly.specs.generations import GenerationPlan
 from dayfly.specs.pace import MOST_SHARE, end_in_order_s
@@ -76,6 +76,7 @@ class Generation:
         self.changing = False
         self._past = past
         self._workers = [WorkerState(rank) for rank in range(plan.world_size)]
+        self._began = Beginnings()
         self._lost_warm = 0  # workers that died while they waited
         self._leave_by: float | None = None
         self._take(plan, policy)
@@ -102,6 +103,11 @@ class Generation:
     def passes_on(self) -> bool:
         """Whether nothing but the ends of its functions is left, and the next generation may go."""
         return self.changing and self._last == STOPPED and self._stop_by is None
+
+    @property
+    def begun(self) -> bool:
+        """Whether all workers have loaded their state, and told so with equal digests."""
+        return self.over is None and len(self._began.ranks) == len(self._workers)
 
     @property
     def _one(self) -> bool:
@@ -175,8 +181,11 @@ class Generation:
         worker = self._workers[report.rank]
         for record in report.records:
             match record["kind"]:
-                case "start" | "warm":
+                case "start" | "warm" as kind:
                     worker.warm = worker.warm or report.attempt == worker.attempt
+                    stage = self._plan.layout[worker.rank].stage
+                    if kind == "start" and (wrong := self._began.add(worker.rank, stage, record)):
+                        self.over = SureToFail(wrong)
                 case "caught up":
                     worker.caught_up = worker.caught_up or report.attempt == worker.attempt
                     self._note_reached(record["step"])
@@ -350,7 +359,7 @@ class Generation:
         for worker in self._workers:
             if worker.warm and worker.start_s is None:
                 worker.start_s = now - worker.started_at
-                self._past.start_s = max(self._past.start_s, worker.start_s)
+                self._past.started(worker.started_at, now)
 
     def _start_due(self, now: float) -> Actions:
         """Start the functions whose time has come; while the run is to stop, all of them."""

@@ -82,6 +82,7 @@ class Supervisor:
     _next: _Cast | None = None  # warms up, or has gone on while the one before it ends
     _checkpoint: Checkpoint = field(init=False)  # the latest that was committed here
     _busy_until_s: float = 0.0
+    _former: ExitStack | None = None  # of the generation before, until this one has begun
 
     def run(self) -> str:
         """One generation after another, until the run is over; returns "done" or "stopped".
@@ -93,6 +94,7 @@ class Supervisor:
             return self._run()
         finally:
             self._discard()
+            self._let_go()
 
     def _run(self) -> str:
         self._now = self._open(self.workload.plan())
@@ -149,6 +151,15 @@ class Supervisor:
                     with suppress(WireError, StoreError):  # it stops anyway
                         self._hear(cast, at_once=True)
                 self._carry_out(cast, generation.untold())
+                self._let_go()
+                if self._next is not None:  # it has gone on
+                    self._former = cast.closing.pop_all()
+
+    def _let_go(self) -> None:
+        """Remove the messages of the generation before."""
+        if (former := self._former) is not None:
+            self._former = None
+            former.close()
 
     def _watch(self) -> Over:
         """Look, hear, decide, act; until the generation is over."""
@@ -159,6 +170,8 @@ class Supervisor:
             busy = time.monotonic() < self._busy_until_s
             any_ended = self._wait(_BUSY_TICK_S if busy else TICK_S)
             self._hear(cast, at_once=any_ended)  # what ended has said all by now
+            if generation.begun:
+                self._let_go()
             self._look_ahead()
             self._carry_out(
                 cast,
@@ -200,6 +213,8 @@ class Supervisor:
             self._discard()
         if wanted is None or (generation.changing and self._next is None):
             return  # what is asked for now takes place without them
+        if self._former is not None:
+            return  # the last change is not complete yet
         if self._next is None:
             self._next = self._open(wanted, waiting=True)
             self._carry_out(self._next, self._next.generation.begins(now))

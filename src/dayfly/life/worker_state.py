@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(slots=True, kw_only=True)
@@ -13,21 +16,76 @@ class Past:
         frontier: completed steps of the run, the most that there ever were.
         attempts: the latest of each rank.
         pause_s: before the functions of the next generation start, in seconds.
-        start_s, step_s, checkpoint_s: the longest start of a function until it was warm, the
-            longest step, and the longest time to write a worker's part of a checkpoint.
+        step_s, checkpoint_s: the longest step, and the longest time to write a worker's part of a
+            checkpoint.
+        first_start_s, later_start_s: the longest start of a function until it was warm: of those
+            that began before any was, for which their platform may have had to start itself, and of
+            those after it. 0: there was none.
+        warm_at: when the first function was warm, by the supervisor's clock in seconds.
     """
 
     frontier: int = 0
     attempts: dict[int, int] = field(default_factory=dict)
     pause_s: float = 0.0
-    start_s: float = 0.0
     step_s: float = 0.0
     checkpoint_s: float = 0.0
+    first_start_s: float = 0.0
+    later_start_s: float = 0.0
+    warm_at: float = math.inf
+
+    @property
+    def start_s(self) -> float:
+        """How long a successor takes to be warm, at most, as far as it is known, in seconds."""
+        return self.later_start_s or self.first_start_s
+
+    def started(self, began: float, now: float) -> None:
+        """A function that began at `began` is warm."""
+        if began < self.warm_at:
+            self.first_start_s = max(self.first_start_s, now - began)
+        else:
+            self.later_start_s = max(self.later_start_s, now - began)
+        self.warm_at = min(self.warm_at, now)
 
     def attempt(self, rank: int) -> int:
         """Returns the number of a rank's next attempt."""
         self.attempts[rank] = self.attempts.get(rank, -1) + 1
         return self.attempts[rank]
+
+
+@dataclass(slots=True)
+class Beginnings:
+    """What workers of a generation say once they have loaded the state of a checkpoint.
+
+    Replicas of a stage have equal states, and so equal digests, whenever they loaded them.
+
+    Attributes:
+        ranks: that have loaded it.
+    """
+
+    ranks: set[int] = field(default_factory=set)
+    _digests: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
+
+    def add(self, rank: int, stage: int, record: Mapping[str, Any]) -> str | None:
+        """Notes a worker's record; returns what is wrong with its state, if something is.
+
+        Args:
+            rank: the worker's.
+            stage: of the model that it has.
+            record: with the `step` of the checkpoint, and the state's `digest`; None or missing: it
+                has no peers, or goes on within a round.
+        """
+        self.ranks.add(rank)
+        if (digest := record.get("digest")) is None:
+            return None
+        step = record["step"]
+        other, expected = self._digests.setdefault((step, stage), (rank, digest))
+        if digest == expected:
+            return None
+        return (
+            f"worker {rank} has another state before step {step} than worker {other}, though both "
+            f"loaded one checkpoint (digests {digest} and {expected}): let the model load the same "
+            "weights and buffers in every process"
+        )
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ protocol, compression, the number of threads and the CPU type.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -81,3 +82,9 @@ class Changes:
         """The settings that change, by name."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
+
+
+def flag_of(setting: str) -> str:
+    """Returns the flag of a setting that may change, such as `--memory` of `memory_mib`."""
+    plain = re.sub("_(mib|s|ms|cores|mb_per_s)$", "", setting).replace("_", "-")
+    return f"--{plain.replace('options', 'option')}"

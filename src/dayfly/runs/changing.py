@@ -21,7 +21,7 @@ from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life.platforms.base import PLATFORMS
 from dayfly.planning.plan import Plan
-from dayfly.runs.changes import Changes
+from dayfly.runs.changes import Changes, flag_of
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.prepare import check_shares
@@ -107,7 +107,7 @@ def has_already(record: Record, changes: Changes) -> bool:
 def _changed(record: Record, changes: Changes) -> tuple[Settings, Sequence[str]]:
     """The settings with the changes, and what differs, in words."""
     settings = record.changed_settings(changes.given)
-    return settings, differences(_values(record.settings), _values(settings))
+    return settings, differences(_by_flag(record.settings), _by_flag(settings))
 
 
 def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:
@@ -142,9 +142,9 @@ def sums_note(before: Settings, after: Settings) -> str | None:
 
 def batch_words(job: Job, before: Settings, after: Settings) -> list[str]:
     """What to say where the batch follows the number of workers, and that changes; or nothing."""
-    sizes = [job.sized(settings.members).batch_size for settings in (before, after)]
-    return differences({"batch_size": sizes[0]}, {"batch_size": sizes[1]})
+    was, now = (job.sized(settings.members).batch_size for settings in (before, after))
+    return [f"batches of {now} samples in place of {was}"] if now != was else []
 
 
-def _values(settings: Settings) -> dict[str, Any]:
-    return {one.name: getattr(settings, one.name) for one in fields(settings)}
+def _by_flag(settings: Settings) -> dict[str, Any]:
+    return {flag_of(one.name): getattr(settings, one.name) for one in fields(settings)}

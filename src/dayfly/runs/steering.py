@@ -137,7 +137,16 @@ class KeptRun:
 
         Raises:
             RunFailed: it goes on without having done it, after `timeout_s`.
+            KeyboardInterrupt: Ctrl-C; says that the request stays.
         """
+        try:
+            self._wait(asked, until, timeout_s)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"the request stays: {self.name} will have {asked} as soon as it can"
+            ) from None
+
+    def _wait(self, asked: str, until: Callable[[], bool], timeout_s: float) -> None:
         ends_s = time.monotonic() + timeout_s
         while True:
             goes_on = self.goes_on()  # asked first: what is written until then is seen

@@ -56,7 +56,7 @@ from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.sources import BOTH, Sides, Slices, open_sources
 from dayfly.training.stages.layers import build_stage
-from dayfly.training.state import trained_names
+from dayfly.training.state import state_digest, trained_names
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.execution import wait_patiently
@@ -203,7 +203,10 @@ class Worker:
         self._ended = task.ended
         self.kept: str | None = None
         self.error: str | None = None
-        self._reporter.add("start", step=self.step, seconds=time.monotonic() - began)
+        digest = None
+        if self._protocol.equal and self._part_of.replicas > 1:
+            digest = state_digest(*self._replica.state())
+        self._reporter.add("start", step=self.step, seconds=time.monotonic() - began, digest=digest)
 
     def _wait_to_go(self, task: Task) -> Task:
         """Be warm: wait until the generation before has ended. Returns the task from then on.

@@ -41,7 +41,7 @@ class Change:
 
     Args:
         request: number of the request that asked for it; None: a callback did.
-        words: what changes, such as `workers 8 in place of 4`.
+        words: what changes, such as `--workers 8 in place of 4`.
     """
 
     request: int | None

@@ -7,6 +7,7 @@ the tensors out by name; `decode` gives the same tree back, bit for bit.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
@@ -14,11 +15,26 @@ from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 from numpy.typing import NDArray
 
 from dayfly.errors import RequestError
 
 Tensors = dict[str, torch.Tensor]
+
+
+def state_digest(tree: Any, tensors: Tensors) -> str:
+    """Returns a digest of a state, which equal states share: XXH3 of 128 bits, in hexadecimal.
+
+    Args:
+        tree: JSON.
+        tensors: of which it speaks, by name.
+    """
+    digest = xxhash.xxh3_128(json.dumps(tree, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def encode(value: Any, path: str, tensors: Tensors) -> Any:

@@ -126,6 +126,11 @@ class Protocol(Closing):
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         """Become the replica of a checkpoint before `step`; returns the step to go on with."""
 
+    @property
+    def equal(self) -> bool:
+        """Whether the replica equals its peers', as far as the protocol knows: between rounds."""
+        return True
+
     def state(self) -> tuple[Tensors, Tensors]:
         """What a run checkpoint keeps beside the replica (not copied): shared, and this worker's.
 

@@ -64,6 +64,10 @@ class LocalSgdRounds(WholeModel):
         self._within = first
         return first
 
+    @property
+    def equal(self) -> bool:
+        return self._within is None
+
     def take(self, step: int) -> Wishes:
         here = self.worker
         steps = here.rounds.steps(step)
