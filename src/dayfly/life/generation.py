@@ -32,7 +32,7 @@ from dayfly.life.reports import DONE, FAILED, STOPPED, Report
 from dayfly.life.worker_state import Beginnings, Past, WorkerState
 from dayfly.specs.events import rank_of
 from dayfly.specs.generations import GenerationPlan
-from dayfly.specs.pace import MOST_SHARE, end_in_order_s
+from dayfly.specs.pace import MOST_SHARE, end_in_order_s, warm_ahead_s
 
 #: How long workers have to stop in order, with a checkpoint, once they hear of it, in seconds.
 STOP_GRACE_S = 10.0
@@ -42,8 +42,6 @@ FAILED_GRACE_S = 5.0
 FOLLOWED_S = 60.0
 #: How long functions may take to be gone once their successors go on, in seconds.
 LEAVE_S = 5.0
-#: Successors start so much earlier than they have to: this many times their start, and seconds.
-_WARM_TIMES, _SPARE_S = 1.5, 1.0
 
 #: How a generation ended: with the run's status, its failure, or all are to start again.
 Over = str | RunFailed | GenerationEnd
@@ -170,8 +168,8 @@ class Generation:
             life_s = self._plan.layout[worker.rank].spec.lifetime_s
             if life_s is None or worker.status is not None or worker.start_s is None:
                 continue
-            ahead_s = _WARM_TIMES * past.start_s + self._policy.hears_stop_s + _SPARE_S
-            ahead_s += end_in_order_s(past.step_s, past.checkpoint_s, life_s)
+            end_s = end_in_order_s(past.step_s, past.checkpoint_s, life_s)
+            ahead_s = warm_ahead_s(past.start_s, self._policy.hears_stop_s, end_s)
             if ahead_s < MOST_SHARE * life_s and now > worker.started_at + life_s - ahead_s:
                 return True
         return False

@@ -34,6 +34,7 @@ from dayfly.planning.memory import gpu_peak_mib, peak_mib
 from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.renewal import ahead_of
 from dayfly.planning.servers import check_server_memory
 from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
 from dayfly.specs.functions import FunctionSpec
@@ -226,7 +227,11 @@ def lives_of(profile: Profile, c: Configuration, pace: Pace, epoch: Epoch) -> Li
     starts = [start_s(profile, c, stage) for stage in range(c.stages)]
     ready_s = max(init_s + its_s for init_s, its_s in zip(inits, starts, strict=True))
     ending_s = max(end_s(profile, c, stage) for stage in range(c.stages))
-    spans = _spans(c, training_s, max(starts), ending_s, epoch.step_s)
+    end_in_s = end_in_order_s(epoch.step_s, ending_s, c.lifetime_s or math.inf)
+    ahead_s = ahead_of(profile, c, ready_s, pace.look_s, end_in_s)
+    # Of each lifetime, what is no training.
+    spare_s = max(starts) + end_in_s if ahead_s is None else ahead_s
+    spans = _spans(c, training_s, epoch.step_s, spare_s)
     # Stages that are ready earlier wait for the others in their first step.
     of_stage = [
         [Life(init_s=init_s, run_s=ready_s - init_s + span + ending_s) for span in spans]
@@ -237,6 +242,8 @@ def lives_of(profile: Profile, c: Configuration, pace: Pace, epoch: Epoch) -> Li
         for trained, validated in zip(epoch.trained.moved, epoch.validation.moved, strict=True)
     ]
     run_s = sum(ready_s + span + ending_s for span in spans)
+    if ahead_s is not None:
+        run_s -= ready_s * (len(spans) - 1)  # successors start while their predecessors train
     told = [told_by(c, pace, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)]
     return Lives(
         ready_s=ready_s,
@@ -283,14 +290,11 @@ def told_by(
     return StoreTraffic(puts=puts, requests=puts + looks, bytes_up=nbytes)
 
 
-def _spans(
-    c: Configuration, training_s: float, starting_s: float, ending_s: float, step_s: float
-) -> list[float]:
+def _spans(c: Configuration, training_s: float, step_s: float, spare_s: float) -> list[float]:
     """Seconds of training in each life."""
     if c.lifetime_s is None:
         return [training_s]
-    spare_s = end_in_order_s(step_s, ending_s, c.lifetime_s)
-    most_s = max(step_s, c.lifetime_s - starting_s - spare_s)
+    most_s = max(step_s, c.lifetime_s - spare_s)
     count = max(1, math.ceil(training_s / most_s - 1e-9))
     return [most_s] * (count - 1) + [training_s - most_s * (count - 1)]
 

@@ -118,6 +118,8 @@ def simulated_run(request: SimulationRequest, directory: Path | None = None) -> 
         asked,
         scenario,
         replays=replays(request.settings, request.settings.channel or "file:///"),
+        # Where lives are paid for beforehand, successors start once lifetimes have ended.
+        hears_s=_pace(request, asked).look_s if request.settings.max_cost_usd is None else None,
         store_bytes_per_s=None if facts is None else facts.bytes_per_s,
     )
     outcome = in_virtual_time.simulate(planned, scenario, POLICY, shown)
@@ -157,6 +159,18 @@ def watched(asked: Configuration, scenario: Scenario, samples: int) -> tuple[int
     return tuple(sorted(chosen))
 
 
+def _pace(request: SimulationRequest, asked: Configuration) -> pace.Pace:
+    """Of the workers' reports and looks."""
+    return pace_of(
+        ChannelModel.of(request.plan.profile),
+        asked.memory_mib,
+        catalogue(request.settings).platform(price_list(request.settings)),
+        request.facts(),
+        asked.workers,
+        asked.gpu_share,
+    )
+
+
 def _all_moved(
     request: SimulationRequest, asked: Configuration, outcome: Simulated
 ) -> list[StoreTraffic]:
@@ -164,17 +178,11 @@ def _all_moved(
     profile = request.plan.profile
     steps = Batches(profile.samples, asked.batch_size).steps
     lives = Counter(one.rank for one in outcome.attempts)
-    known = catalogue(request.settings)
-    pace = pace_of(
-        ChannelModel.of(profile),
-        asked.memory_mib,
-        known.platform(price_list(request.settings)),
-        request.facts(),
-        asked.workers,
-        asked.gpu_share,
-    )
+    of_reports = _pace(request, asked)
     return [
-        together((moved_by(row), told_by(asked, pace, outcome.run_s, lives[rank], steps, rank)))
+        together(
+            (moved_by(row), told_by(asked, of_reports, outcome.run_s, lives[rank], steps, rank))
+        )
         for rank, row in enumerate(outcome.moved.tolist())
     ]
 

@@ -40,6 +40,8 @@ LATE_TIMES = 1.5
 #: The shortest lifetime whose end successors are there for, in seconds: of shorter ones, most would
 #: pass with starting them.
 SHORTEST_RENEWED_S = 10.0
+#: Successors start so much earlier than they have to: this many times their start, and seconds.
+WARM_TIMES, WARM_SPARE_S = 1.5, 1.0
 #: Nor does it hand over before this share of its lifetime has passed, whatever steps took.
 MOST_SHARE = 0.5
 
@@ -100,3 +102,14 @@ def end_in_order_s(longest_step_s: float, checkpoint_s: float, lifetime_s: float
     needed = 2 * longest_step_s + 2 * checkpoint_s + SPARE_S
     # A step that waited long for a peer must not have every later one handed over.
     return min(needed, MOST_SHARE * lifetime_s)
+
+
+def warm_ahead_s(start_s: float, hears_s: float, end_s: float) -> float:
+    """Returns how long before the end of a lifetime successors start, so that they are warm then.
+
+    Args:
+        start_s: of a successor, until it is warm.
+        hears_s: until a worker hears that it is to end.
+        end_s: of a worker, in order: see `end_in_order_s`.
+    """
+    return WARM_TIMES * start_s + hears_s + WARM_SPARE_S + end_s

@@ -34,9 +34,11 @@ from dayfly.planning.decline import left_of_bandwidth
 from dayfly.planning.predict import round_of, validation_of
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.renewal import renews
 from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages
+from dayfly.specs.pace import LOOK_FOR_STOP_S
 from dayfly.specs.protocols import ExchangeDescription
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, LinkModel, Phase
@@ -79,6 +81,8 @@ class Course:
         turn: the round that begins with a step.
         init_N, start_N, end_N: of each worker's functions.
         lifetime_s: infinite: not limited.
+        hears_s: until a worker hears that it is to end; None: no successors of all workers are
+            warm before lifetimes end.
         replays: a worker that starts again catches up alone.
         log_N: seconds in which it takes a round from the log.
         recomputes: as the log has its inputs alone.
@@ -95,6 +99,7 @@ class Course:
     start_N: Floats
     end_N: Floats
     lifetime_s: float
+    hears_s: float | None
     replays: bool
     log_N: Floats
     recomputes: bool
@@ -132,12 +137,15 @@ def course(
     scenario: Scenario,
     *,
     replays: bool,
+    hears_s: float | None = LOOK_FOR_STOP_S,
     store_bytes_per_s: float | None = None,
 ) -> Course:
     """The course of a run of this configuration under this scenario.
 
     Args:
         replays: whether a worker that starts again catches up alone.
+        hears_s: seconds until a worker hears that it is to end; None: successors start only once
+            lifetimes have ended.
         store_bytes_per_s: of the whole store, each way, unless the scenario says; None: not
             limited.
 
@@ -145,7 +153,10 @@ def course(
         RequestError: for what cannot be run, or what the profile does not have.
     """
     check_configuration(profile, configuration)
-    return _Builder(profile, configuration, scenario, store_bytes_per_s).course(replays=replays)
+    builder = _Builder(profile, configuration, scenario, store_bytes_per_s)
+    return builder.course(
+        replays=replays, hears_s=hears_s if renews(profile, configuration) else None
+    )
 
 
 class _Builder:
@@ -174,7 +185,7 @@ class _Builder:
         self._validation = validation
         self._validating_N = self._validating() if validation is not None else None
 
-    def course(self, *, replays: bool) -> Course:
+    def course(self, *, replays: bool, hears_s: float | None) -> Course:
         c, sizes = self._c, self._sizes
         parts = [self._part_s(stage, self._members) for stage in range(c.stages)]
         return Course(
@@ -185,6 +196,7 @@ class _Builder:
             start_N=self._by_stage([start_s(self._profile, c, stage) for stage in range(c.stages)]),
             end_N=np.full(c.workers, max(end_s(self._profile, c, s) for s in range(c.stages))),
             lifetime_s=math.inf if c.lifetime_s is None else c.lifetime_s,
+            hears_s=hears_s,
             replays=replays and c.workers > 1,
             log_N=self._by_stage([self._log_s(stage) for stage in range(c.stages)]),
             recomputes=self._recomputes,

@@ -16,6 +16,7 @@ from enum import Enum
 import numpy as np
 
 from dayfly.planning.simulation.scenario import Chance, Floats, Ints
+from dayfly.specs.pace import warm_ahead_s
 
 
 class End(Enum):
@@ -86,6 +87,7 @@ class Fleet:
     Args:
         init_N, start_N: of each worker.
         lifetime_s: infinite: not limited.
+        hears_s: as of `Course`.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Fleet:
         init_N: Floats,
         start_N: Floats,
         lifetime_s: float,
+        hears_s: float | None,
     ) -> None:
         workers = len(init_N)
         self._chance = chance
@@ -102,6 +105,7 @@ class Fleet:
         self._init_N = init_N
         self._start_N = start_N
         self._lifetime_s = lifetime_s
+        self._hears_s = hears_s
         self.attempt = np.full(workers, -1, dtype=np.int64)
         self.invoked_s = np.zeros(workers)
         self.cold_s = np.zeros(workers)
@@ -164,13 +168,31 @@ class Fleet:
 
     def late(self, at_N: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Who should hand over at a checkpoint that is made anyway."""
-        if np.isinf(self._lifetime_s):
+        if np.isinf(self._lifetime_s) or self._hears_s is not None:
             return np.zeros(self.workers, dtype=bool)
         policy = self._policy
         late_N = np.maximum(
             policy.late_share * self._lifetime_s, policy.late_times * self.needed_s()
         )
         return (self.steps > 0) & (self.deadline_s - at_N < late_N)
+
+    def successors_s(self, now_s: float) -> tuple[float, float]:
+        """When successors of all workers start, and when they are warm; infinite: not by now.
+
+        The first whose lifetime comes to its end decides, if it has taken a step.
+        """
+        most_s = self._policy.most_share * self._lifetime_s
+        if self._hears_s is None or now_s < float(self.invoked_s.min()) + most_s:
+            return np.inf, np.inf
+        next_s = self._chance.cold_start_s(np.arange(self.workers), self.attempt + 1)
+        start_s = float((self._init_N + next_s + self._start_N).max())
+        ahead_N = self.needed_s() + warm_ahead_s(start_s, self._hears_s, 0.0)
+        due_N = np.where(
+            (self.steps > 0) & (ahead_N < most_s),
+            self.invoked_s + self._lifetime_s - ahead_N,
+            np.inf,
+        )
+        return float(due_N.min()), float(due_N.min()) + start_s
 
     def fits(self, steps: int, at_N: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Who is sure to end so many more steps in this life."""

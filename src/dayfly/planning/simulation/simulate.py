@@ -64,7 +64,14 @@ class _Run:
         self._course = course
         self._policy = policy
         self._chance = Chance(scenario, course.workers)
-        self._fleet = Fleet(self._chance, policy, course.init_N, course.start_N, course.lifetime_s)
+        self._fleet = Fleet(
+            self._chance,
+            policy,
+            course.init_N,
+            course.start_N,
+            course.lifetime_s,
+            course.hears_s,
+        )
         self._story = Story()
         self._telling = Telling(self._story, self._fleet, watched)
         self._all = np.arange(course.workers)
@@ -133,7 +140,25 @@ class _Run:
             fleet.end(self._all, ended_N + course.end_N, End.DONE, turn.stop)
             self._commit(turn, ended_N, float((ended_N + course.part_N).max()))
             return ended_N
+        begun_s, warm_s = fleet.successors_s(float(ended_N.max()))
+        if float(ended_N.max()) >= warm_s:
+            return self._renew(turn, ended_N, begun_s)
         return self._checkpoint(turn, ended_N) if wish else ended_N
+
+    def _renew(self, turn: Turn, ended_N: Floats, begun_s: float) -> Floats:
+        """All hand over to successors that started at a moment, and are warm; when these go on."""
+        course, fleet = self._course, self._fleet
+        written_N = ended_N + course.part_N
+        commit_s = float(written_N.max())
+        self._commit(turn, ended_N, commit_s)
+        fleet.checkpoint_s = max(fleet.checkpoint_s, float(course.part_N.max()))
+        for rank in range(course.workers):
+            self._telling.ended(rank, End.HANDED_OVER, float(written_N[rank]))
+        fleet.end(self._all, written_N, End.HANDED_OVER, turn.stop)
+        fleet.invoke(self._all, np.full(course.workers, begun_s))
+        fleet.able_s = np.maximum(fleet.able_s, commit_s)
+        self._telling.started(self._all)
+        return fleet.able_s.copy()
 
     def _wishes(self, turn: Turn, ready_N: Floats) -> bool:
         """Whether a worker wants a checkpoint after the round; see `runs.worker`."""
