@@ -297,12 +297,18 @@ def test_a_stage_reads_and_writes_its_own_part_of_a_checkpoint() -> None:
 
 
 def test_functions_hand_over_before_their_lifetime_ends() -> None:
+    """Where lifetimes are long enough, to successors that started beside them."""
     whole = predicted(over(0.0), epochs=10)
-    found = predicted(over(0.0), epochs=10, lifetime_s=10.0)
     training_s = whole.run_s - 0.875
-    of_one_s = 10.0 - 0.5 - 2 * whole.step_s - 2 * 0.125 - 0.5
+    ends_s = 2 * whole.step_s + 2 * 0.125 + 0.5
+    found = predicted(over(0.0), epochs=10, lifetime_s=9.9)
+    of_one_s = 9.9 - 0.5 - ends_s
     assert found.invocations == -(-training_s // of_one_s)
     assert found.run_s == pytest.approx(whole.run_s + (found.invocations - 1) * 0.875)
+    found = predicted(over(0.0), epochs=10, lifetime_s=10.0)
+    of_one_s = 10.0 - (1.5 * 0.75 + 0.1 + 1.0 + ends_s)
+    assert found.invocations == -(-training_s // of_one_s)
+    assert found.run_s == pytest.approx(whole.run_s + (found.invocations - 1) * 0.125)
 
 
 @pytest.mark.parametrize(
