@@ -10,7 +10,10 @@ import pytest
 
 import dayfly
 from dayfly.errors import RequestError
+from dayfly.life.faults import Fault
+from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
+from tests.runs.coordinator import killed
 
 pytestmark = pytest.mark.long
 
@@ -65,3 +68,26 @@ def test_caps_that_are_not_reached_change_nothing(
     run = train(data, tmp_path / "run", max_cost_usd=1.0, max_time_s=600.0)
     assert (run.result.status, run.stop_reason) == ("done", None)
     assert small.bits(run) == small.bits(undisturbed(2))
+
+
+def test_a_budget_that_a_killed_coordinator_has_used_up_still_leaves_weights(
+    data: Path, tmp_path: Path
+) -> None:
+    """Nothing is left to start with, so the run ends with what its checkpoint has."""
+    directory = tmp_path / "run"
+    killed(
+        run_dir=directory,
+        data=data,
+        workers=2,
+        max_cost_usd=1.0,
+        checkpoint_every_s=0.01,
+        faults=[Fault(COORDINATOR, 6, "step")],
+    )
+    record = small.change_record(directory)
+    small.change_record(directory, settings={**record["settings"], "max_cost_usd": 1e-7})
+    run = dayfly.resume(directory, progress=False)
+    assert (run.result.status, run.stop_reason) == ("stopped", "max-cost")
+    assert run.result.steps > 0
+    assert (directory / "weights.safetensors").is_file()
+    with pytest.raises(RequestError, match=r"--max-cost .* it has spent"):
+        dayfly.resume(directory, progress=False)

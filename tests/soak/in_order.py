@@ -179,7 +179,7 @@ class InOrder(Disturbance):
         """Returns what has not taken place once the run is over, if something has not."""
         if self._queue:
             return f"the run was over before event {self._queue[0].number} of {self._number}"
-        return None if self._waits is None else f"the run was over before {self._took[-1]}"
+        return None if self._waits is None else f"the run was over before {self._under_way}"
 
     def during(self, steps: range) -> str:
         """Returns what took place in some steps, in words."""
@@ -213,7 +213,7 @@ class InOrder(Disturbance):
                 if self._asks < _MOST_ASKS:
                     self._ask(self._waits)
                 else:
-                    self.wrong = f"refused {self._asks} times, {self.done}: {why}"
+                    self.wrong = f"refused {self._asks} times, {self._under_way}: {why}"
             case Ended(result=result) if result is not None and result.status == HANDED_OVER:
                 self._handed_over += 1
 
@@ -253,13 +253,19 @@ class InOrder(Disturbance):
                 self._begins(event, "hand-over")
         return True
 
+    @property
+    def _under_way(self) -> _Took:
+        """The resize or hand-over that is waited for."""
+        assert self._waits is not None
+        return self._took[self._waits.number - 1]
+
     def _begins(self, event: Planned, words: str) -> None:
         self._took.append(_Took(f"event {event.number} ({words})", self._step))
         self.done = str(self._took[-1])
+        self.counts["events"] += 1
 
     def _took_place(self) -> None:
-        assert self._waits is not None
-        self._took[self._waits.number - 1].to_step = self._step
+        self._under_way.to_step = self._step
         self._waits = None
 
     def _ask(self, event: Planned) -> None:

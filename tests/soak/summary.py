@@ -19,6 +19,7 @@ ROWS = (
     ("within", "  within their budget, and with weights"),
     ("afforded", "    after a step at least"),
     ("refused", "  refused, as their budget pays for no start"),
+    ("events", "events, one after another in one run"),
     ("deaths", "deaths, of all kinds"),
     ("function", "  functions, kill -9 from outside"),
     ("zygote", "  zygotes, kill -9 from outside"),

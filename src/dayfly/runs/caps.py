@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
+from typing import TYPE_CHECKING, Self
 
 from dayfly.catalogue.metering import MeteredInvocation
 from dayfly.errors import RequestError
@@ -22,6 +23,9 @@ from dayfly.runs.tariffs import billed
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan
 
+if TYPE_CHECKING:
+    from dayfly.runs.record import RunRecord
+
 #: Share of a budget that is kept for a stop in order, at most; and steps that it may take.
 _MOST_SHARE, _STEPS = 0.25, 4
 
@@ -33,6 +37,8 @@ class Caps:
         setup: of the run when it begins.
         before_s: total time of the lives before.
         used: invocations of the lives before.
+        concludes: whether a cap that lets nothing more begin ends the run, with what it has, in
+            place of being refused: its last coordinator was killed before it could.
 
     Attributes:
         used: invocations of all lives, in order of their ends; may be replaced by a list that
@@ -43,23 +49,59 @@ class Caps:
         RequestError: a cap that lets nothing begin.
     """
 
-    def __init__(self, setup: Setup, before_s: float, used: Sequence[MeteredInvocation]) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        before_s: float,
+        used: Sequence[MeteredInvocation],
+        *,
+        concludes: bool = False,
+    ) -> None:
         settings = setup.settings
         self.reached: str | None = None
         self.used, self._settled = used, 0
         self._before_s = before_s
         self._max_time_s = settings.max_time_s
         if self._max_time_s is not None and before_s >= self._max_time_s:
-            raise RequestError(
-                f"--max-time {self._max_time_s:g} s: the run has taken {before_s:.1f} s already: "
-                "give a higher one"
-            )
+            if not concludes:
+                raise RequestError(
+                    f"--max-time {self._max_time_s:g} s: the run has taken {before_s:.1f} s "
+                    "already: give a higher one"
+                )
+            self.reached = MAX_TIME
         self._allowance: Allowance | None = None
         if settings.max_cost_usd is not None:
             self._allowance = Allowance(settings.max_cost_usd)
             self._settle(setup)
-            self._check(setup, settings.max_cost_usd)
+            if (refusal := self._refusal(setup, settings.max_cost_usd)) is not None:
+                if not concludes:
+                    raise RequestError(refusal)
+                self.reached = MAX_COST
             self._first_s = self._allowance.lasts_s(0.0, _usd_per_s(setup))
+        self._concluded = self.reached is not None
+
+    @classmethod
+    def of(
+        cls,
+        setup: Setup,
+        record: RunRecord,
+        before: RunRecord | None,
+        used: Sequence[MeteredInvocation],
+    ) -> Self:
+        """Returns those of a run that begins, or goes on after a life.
+
+        Args:
+            setup: as it is now.
+            record: as it is now.
+            before: of that life; None: the run begins.
+            used: invocations of all lives before.
+
+        Raises:
+            RequestError: a cap that lets nothing begin.
+        """
+        killed = before is not None and before.status == "running"
+        same = before is not None and _given(before) == _given(record)
+        return cls(setup, record.wall_s, used, concludes=killed and same)
 
     def look(self, setup: Setup, total_s: float, step_s: float, now: float) -> str | None:
         """Returns why the run is to stop, if it is.
@@ -100,6 +142,8 @@ class Caps:
             now: seconds of a monotonic clock.
         """
         spec = plan.layout[rank].spec
+        if self._concluded:
+            return None
         if self._allowance is None:
             return spec
         self._settle(setup)
@@ -124,19 +168,24 @@ class Caps:
             self._allowance.settle(one.function, billed([one], setup.settings).cost_usd)
         self._settled = len(self.used)
 
-    def _check(self, setup: Setup, budget_usd: float) -> None:
-        """Raise RequestError if the budget pays for no start of all functions."""
+    def _refusal(self, setup: Setup, budget_usd: float) -> str | None:
+        """Why the budget pays for no start of all functions; None: it does."""
         assert self._allowance is not None
         usd_per_s, spent_usd = _usd_per_s(setup), self._allowance.spent_usd
         beside_s = max(beside / usd for usd, beside in (_price(setup, one) for one in setup.specs))
         least_usd = (SHORTEST_S + LATE_S + beside_s) / (1 - _MOST_SHARE) * usd_per_s
-        if self._allowance.free_usd < least_usd:
-            spent = f", and it has spent ${spent_usd:.6f}" if spent_usd else ""
-            raise RequestError(
-                f"--max-cost {budget_usd:g}: {setup.settings.workers} functions cost "
-                f"${usd_per_s:.3g} a second under the prices of {setup.priced_as.name}{spent}: "
-                f"give at least {spent_usd + least_usd:.6f}"
-            )
+        if self._allowance.free_usd >= least_usd:
+            return None
+        spent = f", and it has spent ${spent_usd:.6f}" if spent_usd else ""
+        return (
+            f"--max-cost {budget_usd:g}: {setup.settings.workers} functions cost "
+            f"${usd_per_s:.3g} a second under the prices of {setup.priced_as.name}{spent}: "
+            f"give at least {spent_usd + least_usd:.6f}"
+        )
+
+
+def _given(record: RunRecord) -> tuple[float | None, float | None]:
+    return record.settings.max_cost_usd, record.settings.max_time_s
 
 
 def _price(setup: Setup, spec: FunctionSpec) -> tuple[float, float]:

@@ -86,8 +86,8 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         self._stop_requested = False
         self._turn = 0  # of the generation that trains
         self._setup = self._set_up(record)
-        so_far = context.so_far
-        self._caps = Caps(self._setup, record.wall_s, () if so_far is None else so_far.used)
+        used = () if context.so_far is None else context.so_far.used
+        self._caps = Caps.of(self._setup, record, context.before, used)
 
     def start(self) -> AnyRun:
         """Checks what can be checked, writes `run.json` and runs.
