@@ -147,8 +147,8 @@ class JobCoordinator(ChangingCoordinator):
         before = self._context.before if record is self._record else self._record
         if isinstance(before, Record) and (note := sums_note(before.settings, settings)):
             yield note
-            if record is self._record:
-                yield from batch_words(self._job, before.settings, settings)
+        if isinstance(before, Record) and record is self._record:
+            yield from batch_words(self._job, before.settings, settings)
         if record.planned is not None and (words := record.planned.words()):
             yield words
         if not self._replays(record):
