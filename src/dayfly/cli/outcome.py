@@ -65,7 +65,7 @@ def attempt(action: Callable[[], T]) -> T | Failure:
         tell(f"dayfly: {stop}")
         return Failure("stopped", None, 128 + stop.number)
     except KeyboardInterrupt as stop:
-        tell(f"dayfly: {stop or 'stopped by SIGINT'}")
+        tell(f"dayfly: {str(stop) or 'stopped by SIGINT'}")
         return Failure("stopped", None, 128 + signal.SIGINT)
 
 

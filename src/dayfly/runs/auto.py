@@ -157,8 +157,8 @@ def auto_plan(
         _keep(profile, file, note)
     else:
         note(f"plan: by the profile of this job in {file}")
-    size = job.batch_size if job.batch_per_worker is None else None  # the profile says it then
-    query = PlanQuery(goal=goal, batch_size=size, epochs=job.epochs)
+    batch = job.batch_size if job.batch_per_worker is None else None  # the profile says it then
+    query = PlanQuery(goal=goal, batch_size=batch, epochs=job.epochs)
     if given.get("workers") is not None:
         query = replace(query, workers=given["workers"])
     choice = choice_of((Target.of(profile, known),), query, note)
