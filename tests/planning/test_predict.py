@@ -306,7 +306,7 @@ def test_functions_hand_over_before_their_lifetime_ends() -> None:
     assert found.invocations == -(-training_s // of_one_s)
     assert found.run_s == pytest.approx(whole.run_s + (found.invocations - 1) * 0.875)
     found = predicted(over(0.0), epochs=10, lifetime_s=10.0)
-    of_one_s = 10.0 - (1.5 * 0.75 + 0.1 + 1.0 + ends_s)
+    of_one_s = 10.0 - (1.5 * 0.75 + 1.0 + 1.0 + ends_s)
     assert found.invocations == -(-training_s // of_one_s)
     assert found.run_s == pytest.approx(whole.run_s + (found.invocations - 1) * 0.125)
 

@@ -157,6 +157,7 @@ class _Run:
         fleet.end(self._all, written_N, End.HANDED_OVER, turn.stop)
         fleet.invoke(self._all, np.full(course.workers, begun_s))
         fleet.able_s = np.maximum(fleet.able_s, commit_s)
+        fleet.dies_s = np.maximum(fleet.dies_s, fleet.able_s)  # rather than while it waits
         self._telling.started(self._all)
         return fleet.able_s.copy()
 
