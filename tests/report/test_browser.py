@@ -208,3 +208,27 @@ def test_a_mistake_in_the_script_shows(tmp_path: Path) -> None:
     elements = opened(with_script(broken, "nothing.there();"), tmp_path / "profile")
     assert said(elements, "errors") == "1"
     assert "nothing is not defined" in elements
+
+
+#: What is drawn of many steps from afar, and close.
+ZOOMED = """
+const drawn = [];
+for (const [from, to] of [[0, figure.timeline.length], [20, 20.5]]) {
+  figure.view.show(from, to);
+  figure.draw();
+  drawn.push([figure.alone, figure.drawn]);
+}
+document.documentElement.dataset.seen = JSON.stringify(drawn);
+"""
+
+
+def test_many_steps_are_added_up_from_afar_and_drawn_one_by_one_close(tmp_path: Path) -> None:
+    file = write_report(run(tmp_path / "run", 2, 600))
+    text = file.read_text().replace("let figure, choice", "let choice")
+    file.write_text(text.replace("function main() {", "let figure;\nfunction main() {"))
+    elements = opened(with_script(file, ZOOMED), tmp_path / "profile")
+    assert said(elements, "errors") == "0"
+    afar, close = json.loads(said(elements, "seen"))
+    assert afar[1] > 5000
+    assert afar[0] < 20, "starts and ends, and no barcode of steps"
+    assert close[0] > 0.9 * close[1] > 20, "but for those that the border cuts"

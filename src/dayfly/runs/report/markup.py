@@ -14,6 +14,7 @@ _NAMES = {
     "gb_s": "GB-s",
     "samples_per_s": "samples/s",
     "cpu": "CPU",
+    "gpu": "GPU",
     "vcpu_s": "vCPU-s",
     "startup_s": "start-up time (s)",
     "train_s": "training time (s)",
@@ -86,7 +87,9 @@ def usd(value: float) -> str:
 
 
 def _cents(value: float) -> str:
-    return f"${value:.6f}"
+    if not value:
+        return "$0"
+    return "<$0.000001" if abs(value) < 5e-7 else f"${value:.6f}"
 
 
 def mb(count: float) -> str:
@@ -142,7 +145,7 @@ def folded(summary: str, content: str) -> str:
 
 
 def _is_amount(value: str) -> bool:
-    return value == NOTHING or value.lstrip("$-+").replace(" ", "")[:1].isdigit()
+    return value == NOTHING or value.lstrip("$-+<").replace(" ", "")[:1].isdigit()
 
 
 def element(name: str, *content: str, **attributes: float | str) -> str:

@@ -171,7 +171,8 @@ def _lives_or_curves(
     """What came of the steps; a simulation learns nothing."""
     if isinstance(run.record, SimulationRecord):
         return ""
-    return _lives(lived) if run.of_script else _curves(epochs, any_figure=any_figure)
+    curves_of = "" if run.of_script and not any_figure else _curves(epochs, any_figure=any_figure)
+    return _lives(lived) + curves_of if run.of_script else curves_of
 
 
 def _lives(lived: Sequence[lives.ScriptGeneration]) -> str:
@@ -284,6 +285,7 @@ def _detail_note(chosen: detail.Detail, times: Timeline, first: str | None) -> s
             f"around deaths ({places or 'nowhere'}; a span is cut where such a stretch ends), and "
             f"elsewhere as each kind's share of {chosen.bin_s:.3g} s."
         )
+    parts.append("From afar, the height of a colour is the share of time that its kind took.")
     if times.pauses:
         parts.append("Times in which no function lived are left out, and marked.")
     return " ".join(parts)
@@ -307,7 +309,10 @@ def _facts(
         what |= _facts_of_training(run, times, history)
     if run.events.cut_lines:
         what["event lines cut short, passed over"] = run.events.cut_lines
-    parts = [tables.facts("Run", what), tables.facts("Settings", dump(record.settings))]
+    parts = [
+        tables.facts("Run", what),
+        tables.facts("Settings", tables.given(dump(record.settings))),
+    ]
     if isinstance(record, SimulationRecord):
         parts.append(tables.facts("Scenario", lives.scenario(record)))
     if record.made_with:
@@ -321,7 +326,7 @@ def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict
     assert isinstance(record, JobFacts | SimulationRecord)
     what = {
         "samples": record.samples,
-        "round_bytes": dump(record.round_bytes) if isinstance(record, JobFacts) else None,
+        **_round(record),
         "lives": record.generation - record.rollbacks - record.changes + 1,
         "total_s": record.wall_s,
         "deaths": times.ends("death"),
@@ -343,6 +348,13 @@ def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict
     if result is not None and result.predicted_cost_usd is not None:
         what |= {"cost_usd": result.cost_usd, "predicted_cost_usd": result.predicted_cost_usd}
     return what
+
+
+def _round(record: JobFacts | SimulationRecord) -> dict[str, str]:
+    """What a round's messages take, where that is known."""
+    if not isinstance(record, JobFacts) or record.round_bytes is None:
+        return {}
+    return {"messages of a round (MB)": tables.of_round(dump(record.round_bytes))}
 
 
 def _checkpoints(times: Timeline) -> str:

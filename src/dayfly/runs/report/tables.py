@@ -136,10 +136,22 @@ def attempts_table(timeline: Timeline, *, of_script: bool = False) -> str:
 
 
 def epochs_table(records: Sequence[Measured]) -> str:
-    """What each epoch measured."""
-    names = list(dict.fromkeys(name for record in records for name in record if name != "epoch"))
+    """What each epoch measured; without what none did."""
+    known = (name for record in records for name in record if record[name] is not None)
+    names = [name for name in dict.fromkeys(known) if name != "epoch"]
     rows = [(one["epoch"], *(_cell(name, one.get(name)) for name in names)) for one in records]
     return long_table("Epochs", ("epoch", *map(spoken, names)), rows)
+
+
+def of_round(round_bytes: Json) -> str:
+    """Bytes of a round's messages, as a text without what there is nothing of."""
+    words = {name: value for name, value in round_bytes.items() if name != "phases" and value}
+    return ", ".join(f"{spoken(name)} {mb(value)}" for name, value in words.items())
+
+
+def given(tree: Json) -> Json:
+    """Settings that say something: what was not asked for is left out."""
+    return {name: value for name, value in tree.items() if value not in (None, [], {}, "")}
 
 
 def facts(title: str, tree: Json) -> str:
@@ -158,7 +170,8 @@ def _paid(rows: Sequence[Json]) -> list[Json]:
 
 
 def _kinds(kinds: Mapping[str, float], total: str, tree: Json) -> str:
-    rows = [(spoken(name).removesuffix(" (USD)"), usd(value)) for name, value in kinds.items()]
+    paid = {name: value for name, value in kinds.items() if value}
+    rows = [(spoken(name).removesuffix(" (USD)"), usd(value)) for name, value in paid.items()]
     caption = f"By kind, at the prices of {tree.get('price_list')}"
     return table(caption, ("kind", "USD"), rows, foot=("all", total))
 

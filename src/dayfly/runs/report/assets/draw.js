@@ -1,7 +1,13 @@
-// Draws bands of workers. What is wider than a pixel is drawn as it is; of what is narrower, each
-// column of pixels shows the share of its time that each kind took, one upon the other.
+// Draws bands of workers, by how much room spans have in what is seen of a band.
+//
+//   close     each span as it is; of those narrower than a pixel, each column of pixels shows the
+//             share of its time that each kind took, one upon the other
+//   from afar the same of all but wide ones, in bins of some pixels: steps would be a barcode
 
 const MIN_PIXELS = 1.5;
+/** Room of a span from which each is drawn as it is; the narrowest that is drawn so from afar; and
+ *  the width of a bin there: CSS pixels. */
+const CLOSE_PX = 6, WIDE_PX = 12, BIN_PX = 4;
 
 /** What stands on a pixel column's bottom first; in one band, what is first hides what follows. */
 const LANES = {
@@ -14,7 +20,8 @@ class Painter {
     Object.assign(this, { context, timeline, colours });
     this.pixels = pixels; // device pixels a CSS pixel
     this.cover = new Float32Array(0);
-    this.drawn = 0;
+    this.drawn = 0; // spans seen
+    this.alone = 0; // those of them that are drawn as they are
   }
 
   /** The kinds of each lane, in order. */
@@ -28,36 +35,40 @@ class Painter {
   lane(band, kinds, view, box) {
     const scale = (box.right - box.left) / (view.to - view.from);
     const columns = Math.ceil(box.right - box.left);
-    const stacked = new Float32Array(columns);
+    const far = columns < CLOSE_PX * this.pixels * spansSeen(band, kinds, view);
+    const least = far ? WIDE_PX * this.pixels : MIN_PIXELS;
+    const bins = new Bins(view, scale, columns, far ? Math.round(BIN_PX * this.pixels) : 1);
+    const stacked = new Float32Array(bins.count);
     const narrow = [];
     for (const kind of [...kinds].reverse()) {
-      const cover = new Float32Array(columns);
+      const cover = new Float32Array(bins.count);
       this.context.fillStyle = this.colours.fill(kind);
-      const any = this.spans(band, kind, view, box, scale, cover)
-        | this.shares(band, kind, view, scale, cover);
+      const any = this.spans(band, kind, view, box, scale, least, bins, cover)
+        | this.shares(band, kind, view, scale, bins, cover);
       if (any) narrow.push([kind, cover]);
     }
     for (const [kind, cover] of narrow.reverse()) {
       this.context.fillStyle = this.colours.fill(kind);
-      this.columns(cover, stacked, box);
+      this.columns(cover, stacked, box, bins);
     }
   }
 
-  /** Draws the wide ones and adds the narrow ones to `cover`; whether there were such. */
-  spans(band, kind, view, box, scale, cover) {
+  /** Draws those at least `least` wide and adds the others to `cover`; whether there were such. */
+  spans(band, kind, view, box, scale, least, bins, cover) {
     const spans = band.spans.get(kind);
     if (!spans) return false;
     let any = false;
     const last = firstAbove(spans.start, view.to);
     for (let i = firstAbove(spans.end, view.from); i < last; i++) {
       const from = Math.max(0, (spans.start[i] - view.from) * scale);
-      const to = Math.min(cover.length, (spans.end[i] - view.from) * scale);
+      const to = Math.min(bins.columns, (spans.end[i] - view.from) * scale);
       this.drawn++;
-      if (to - from >= MIN_PIXELS) {
+      if (to - from >= least) {
         const x = Math.round(from);
+        this.alone++;
         this.context.fillRect(box.left + x, box.top, Math.max(1, Math.round(to) - x), box.height);
       } else {
-        spread(cover, from, to, 1);
+        spread(cover, bins.at(from), bins.at(to), 1);
         any = true;
       }
     }
@@ -65,28 +76,31 @@ class Painter {
   }
 
   /** Adds the shares of coarse bins to `cover`; whether there were such. */
-  shares(band, kind, view, scale, cover) {
+  shares(band, kind, view, scale, bins, cover) {
     const shares = band.shares.get(kind), { bin, coarse } = this.timeline;
     if (!shares) return false;
     let any = false;
     for (let i = firstAbove(coarse, view.from / bin - 1); i < coarse.length; i++) {
       const from = (coarse[i] * bin - view.from) * scale;
-      if (from > cover.length) break;
+      if (from > bins.columns) break;
       if (!shares[i]) continue;
-      spread(cover, Math.max(0, from), Math.min(cover.length, from + bin * scale), shares[i] / 1000);
+      const to = Math.min(bins.columns, from + bin * scale);
+      spread(cover, bins.at(Math.max(0, from)), bins.at(to), shares[i] / 1000);
       any = true;
     }
     return any;
   }
 
-  columns(cover, stacked, box) {
+  columns(cover, stacked, box, bins) {
     for (let x = 0; x < cover.length; x++) {
       const share = Math.min(cover[x], 1 - stacked[x]);
       if (share <= 0.004) continue;
       const bottom = box.top + box.height * (1 - stacked[x]);
       let end = x + 1;
       while (end < cover.length && cover[end] === cover[x] && stacked[end] === stacked[x]) end++;
-      this.context.fillRect(box.left + x, bottom - share * box.height, end - x, share * box.height);
+      const left = bins.left(x);
+      this.context.fillRect(box.left + left, bottom - share * box.height, bins.left(end) - left,
+        share * box.height);
       for (; x < end; x++) stacked[x] += share;
       x--;
     }
@@ -135,6 +149,30 @@ class Painter {
       context.fillText(step.number, (from + to) / 2, box.top + box.height / 2 + 0.5 * this.pixels);
     }
   }
+}
+
+/** How many spans of these kinds are seen. */
+function spansSeen(band, kinds, view) {
+  return kinds.reduce((count, kind) => {
+    const spans = band.spans.get(kind);
+    return count + (spans ? firstAbove(spans.start, view.to) - firstAbove(spans.end, view.from) : 0);
+  }, 0);
+}
+
+/** The columns of a lane in bins of `wide`, which stay where they are in time as the view moves. */
+class Bins {
+  constructor(view, scale, columns, wide) {
+    const from = Math.round(view.from * scale);
+    this.before = ((from % wide) + wide) % wide; // columns of the first bin that are not seen
+    this.count = Math.ceil((columns + this.before) / wide);
+    Object.assign(this, { columns, wide });
+  }
+
+  /** The place of a column among the bins. */
+  at(x) { return (x + this.before) / this.wide; }
+
+  /** The column at which a bin begins, or the border. */
+  left(bin) { return Math.min(this.columns, Math.max(0, bin * this.wide - this.before)); }
 }
 
 /** Adds `share` of each column between two places. */

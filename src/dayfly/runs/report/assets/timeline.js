@@ -99,6 +99,7 @@ class TimelineFigure {
     this.names(context);
     this.drawAxis();
     this.drawn = painter.drawn;
+    this.alone = painter.alone;
   }
 
   font(context, px, weight = 400) {
