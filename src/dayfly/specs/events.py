@@ -204,8 +204,19 @@ class Told(Event):
         return {}
 
 
+class _Counted:
+    """Has a field for each of `COUNTERS`."""
+
+    __slots__ = ()
+
+    @property
+    def counters(self) -> Counter[str]:
+        """By name; those of an attempt count from its start."""
+        return Counter({name: getattr(self, name) for name in COUNTERS})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficTold(Told):
+class TrafficTold(_Counted, Told):
     """What an attempt moved so far."""
 
     kind: ClassVar[str] = "traffic"
@@ -216,14 +227,9 @@ class TrafficTold(Told):
     puts: int = 0
     gets: int = 0
 
-    @property
-    def counters(self) -> Counter[str]:
-        """By name; they count from the start of an attempt."""
-        return _counters(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OthersTraffic(Event):
+class OthersTraffic(_Counted, Event):
     """What a function moved that has no event file of its own, in a simulation."""
 
     kind: ClassVar[str] = "traffic"
@@ -234,11 +240,6 @@ class OthersTraffic(Event):
     requests: int
     puts: int
     gets: int
-
-    @property
-    def counters(self) -> Counter[str]:
-        """By name."""
-        return _counters(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,13 +295,15 @@ class RoundTold(Told):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTold(Told):
-    """An epoch: `epoch` and results by name, and the CPU seconds of the attempt so far."""
+    """An epoch: results by name, CPU seconds of the attempt so far, and its GPU's utilisation since
+    the epoch before, 0 to 1; None: not known."""
 
     kind: ClassVar[str] = "epoch"
 
     record: Measured
     spans: Spans
     cpu_s: Seconds | None = None
+    gpu: Annotated[float, Range(0, 1)] | None = None
 
     @property
     def epoch(self) -> int:
@@ -387,10 +390,6 @@ def epochs_from_1(records: Sequence[Measured]) -> list[Measured]:
     """One record an epoch, in order, counted from 1: earlier versions wrote them from 0."""
     first = records[0]["epoch"] if records else 1
     return [{**one, "epoch": (one["epoch"] or 0) + (first == 0)} for one in records]
-
-
-def _counters(of: TrafficTold | OthersTraffic) -> Counter[str]:
-    return Counter({name: getattr(of, name) for name in COUNTERS})
 
 
 def check_epoch(record: Measured) -> None:

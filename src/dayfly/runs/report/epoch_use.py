@@ -64,6 +64,7 @@ class EpochUse:
         cost_usd: of functions, as long as it took; of the first one, with their start. None: the
             catalogue with their prices is gone.
         cpu: CPU seconds a second of a worker, mean; None: workers did not tell.
+        gpu: utilisation of their GPUs, 0 to 1, mean; None: nobody told, or they have none.
     """
 
     workers: int | None
@@ -71,6 +72,7 @@ class EpochUse:
     samples_per_s: float | None
     cost_usd: float | None
     cpu: float | None
+    gpu: float | None = None
 
 
 def history_of(directory: Path) -> list[dict[str, Any]]:
@@ -195,9 +197,14 @@ def uses(
             samples_per_s=samples / seconds if samples and seconds else None,
             cost_usd=dollars if math.isfinite(dollars) else None,
             cpu=cpu_s / wall_s if wall_s else None,
+            gpu=_mean([one.gpu for _, one in epochs[epoch] if one.gpu is not None]),
         )
         start = paid_from = max(start, end)
     return found
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _within(life: FunctionLife, start: float, end: float) -> float:
