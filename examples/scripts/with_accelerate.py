@@ -3,21 +3,26 @@
 torchrun --standalone --nproc-per-node 4 examples/scripts/with_accelerate.py
 dayfly run --workers 4 examples/scripts/with_accelerate.py
 
-It knows nothing of dayfly. Needs accelerate and scikit-learn.
+It goes on from its last checkpoint. It knows nothing of dayfly. Needs accelerate and scikit-learn.
 """
 
+from pathlib import Path
+
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DataLoaderConfiguration
 from accelerate.utils import set_seed
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 EPOCHS, BATCH = 5, 32
+STATES = Path("accelerate")
 
 
 def main():
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    # The order of an epoch follows from the seed and its number, wherever training goes on.
+    in_order = DataLoaderConfiguration(use_seedable_sampler=True)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, dataloader_config=in_order)
     set_seed(3)
 
     bunch = load_digits()
@@ -30,7 +35,14 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     model, optimizer, train, held_out = accelerator.prepare(model, optimizer, train, held_out)
 
-    for epoch in range(EPOCHS):
+    # A state counts once it is whole: a process may die while it saves.
+    saved = [int(mark.parent.name) for mark in STATES.glob("*/whole")]
+    first = max(saved, default=0)
+    if first:
+        accelerator.load_state(STATES / str(first))
+
+    for epoch in range(first, EPOCHS):
+        train.set_epoch(epoch)
         for inputs, targets in train:
             with accelerator.accumulate(model):
                 loss = nn.functional.cross_entropy(model(inputs), targets)
@@ -39,6 +51,10 @@ def main():
                 optimizer.zero_grad()
         mean = accelerator.reduce(loss.detach(), reduction="mean")
         accelerator.print(f"epoch {epoch}: loss {mean:.5f}", flush=True)
+        accelerator.save_state(STATES / str(epoch + 1))
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            (STATES / str(epoch + 1) / "whole").touch()
 
     right = count = 0
     for inputs, targets in held_out:
