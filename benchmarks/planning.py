@@ -13,6 +13,9 @@ A measurement is a whole run of `dayfly.train`. The configurations were chosen b
 profiled (`parts.planning.configurations`), and no coefficient is fitted on one of them. Beside each
 error stands how well the measurement repeats itself: no prediction can be expected to be closer.
 
+With `--imitate` they are pairs of what a plan chooses among (`parts.planning.imitated`): two
+servers against one, 1f1b against fill-drain, unequal vCPUs.
+
 With `--steady` the same jobs have layers that take the same CPU time in every pass
 (`parts.planning.steady`), so that errors are of the prediction and not of the machine's pace.
 
@@ -43,6 +46,7 @@ from benchmarks.parts.planning.channels import Urls, channels
 from benchmarks.parts.planning.compare import row, summary
 from benchmarks.parts.planning.configurations import CHOSEN, Chosen
 from benchmarks.parts.planning.forecast import Profiled, forecast, kept, of_configurations
+from benchmarks.parts.planning.imitated import EVERY, IMITATED
 from benchmarks.parts.planning.jobs import WORKS, Work
 from benchmarks.parts.planning.measure import Taken, train
 from benchmarks.parts.planning.pace import Even, Paced, paces
@@ -89,7 +93,7 @@ def run(args: Sequence[str]) -> Json:
                 asked.only, rounds=asked.rounds, keep=asked.profiles, quick=asked.quick
             )
         return bench.run(asked.only, seed=asked.seed, quick=asked.quick)
-    chosen = [CHOSEN[name] for name in asked.only]
+    chosen = [EVERY[name] for name in asked.only]
     there = {one.profile: kept(one.profile, asked.profiles) for one in chosen}
     began, on_what, stolen = time.monotonic(), machine(), Stolen()
     busy = _busy(on_what["load"])
@@ -242,6 +246,11 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         help="with --choose: for jobs of this machine, and run the plans",
     )
     parser.add_argument(
+        "--imitate",
+        action="store_true",
+        help=f"these configurations: {', '.join(IMITATED)}",
+    )
+    parser.add_argument(
         "--steady",
         action="store_true",
         help="layers take the same CPU time in every pass, somewhat more than on this machine now",
@@ -265,12 +274,15 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     asked = parser.parse_args(args)
     if asked.run and not asked.choose:
         parser.error("argument --run: add --choose")
+    if asked.imitate and (asked.choose or asked.only or asked.quick):
+        parser.error("argument --imitate: not with --choose, --only or --quick")
     if asked.steady and asked.choose:
         parser.error("argument --steady: not with --choose")
     if asked.steady and asked.profiles:
         parser.error("argument --steady: not with --profiles: layers take other times each time")
-    known = (_JOBS if asked.run else _PROBLEMS) if asked.choose else tuple(CHOSEN)
-    asked.only = asked.only or list(_QUICK if asked.quick and not asked.choose else known)
+    known = (_JOBS if asked.run else _PROBLEMS) if asked.choose else tuple(EVERY)
+    usual = known if asked.choose else tuple(IMITATED if asked.imitate else CHOSEN)
+    asked.only = asked.only or list(_QUICK if asked.quick and not asked.choose else usual)
     for name in asked.only:
         if name not in known:
             parser.error(f"argument --only: {name!r} is none of {', '.join(known)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from benchmarks.parts.planning.compare import PAPERS, error, repeatability, row, summary
 from benchmarks.parts.planning.configurations import CHOSEN, MOST_CORES, Chosen
+from benchmarks.parts.planning.imitated import EVERY, IMITATED
 from benchmarks.parts.planning.jobs import WORKS
 from benchmarks.parts.planning.measure import Taken
 from rich.console import Console
@@ -23,6 +25,7 @@ from dayfly.wire.collectives import COLLECTIVES
 pytestmark = pytest.mark.long
 
 URLS = {"file": None, "redis": "redis://127.0.0.1:6379/0", "tcp": "tcp://", "ps": "ps://"}
+URLS["ps2"] = "ps://127.0.0.1,127.0.0.1"
 ALL = list(CHOSEN.values())
 
 
@@ -51,7 +54,7 @@ def test_there_are_enough() -> None:
         assert len(sizes) >= 3
 
 
-@pytest.mark.parametrize("one", ALL, ids=CHOSEN)
+@pytest.mark.parametrize("one", EVERY.values(), ids=EVERY)
 def test_a_configuration_is_within_its_bounds(one: Chosen) -> None:
     asked = settings(one)
     assert 1 <= asked.workers <= 6
@@ -67,6 +70,16 @@ def test_a_configuration_is_within_its_bounds(one: Chosen) -> None:
     pieces = settings(one).members * (asked.micro_batches or 1)
     assert one.batch_size >= pieces, "every worker has something to do, in every piece"
     assert 10 <= samples // one.batch_size * one.epochs <= 40
+
+
+def test_what_is_imitated_comes_in_pairs_that_differ_in_one_thing() -> None:
+    every = list(IMITATED.values())
+    pairs = list(zip(every[::2], every[1::2], strict=True))
+    assert len(pairs) == 3
+    for one, other in pairs:
+        said, theirs = ({**asdict(each), "name": ""} for each in (one, other))
+        (differs,) = [name for name in said if said[name] != theirs[name]]
+        assert differs in ("channel", "settings", "way")
 
 
 def test_jobs_are_of_three_kinds() -> None:

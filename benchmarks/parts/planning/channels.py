@@ -7,7 +7,10 @@ from contextlib import contextmanager
 
 from benchmarks.parts.planning.configurations import Channel
 from benchmarks.parts.redis_server import RedisServer
+from dayfly.wire.channels.kinds import LOOPBACK
 
+#: Two servers of this machine, which share the keys.
+_TWO_SERVERS = f"ps://{LOOPBACK},{LOOPBACK}"
 #: None: files in memory, a session's own.
 Urls = Mapping[Channel, str | None]
 
@@ -16,6 +19,7 @@ Urls = Mapping[Channel, str | None]
 def channels(names: Iterable[Channel]) -> Iterator[Urls]:
     """URLs of these. Raises RunFailed if redis-server does not start."""
     urls: dict[Channel, str | None] = {"file": None, "tcp": "tcp://", "ps": "ps://"}
+    urls["ps2"] = _TWO_SERVERS
     if "redis" not in set(names):
         yield urls
         return

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Channel = Literal["file", "redis", "tcp", "ps"]
-Way = Literal["lambda", "slow", "unshaped"]
+Channel = Literal["file", "redis", "tcp", "ps", "ps2"]
+Way = Literal["lambda", "slow", "unshaped", "fargate-quarter", "fargate-half"]
 
 #: Of all functions of a run at once.
 MOST_CORES = 1.5
-#: Lambda's cores and bandwidth by memory, the same over a slower store, and neither.
+#: Lambda's cores and bandwidth by memory, the same over a slower store, and neither; and Fargate's
+#: parts of a vCPU.
 WAYS: Mapping[Way, Mapping[str, Any]] = {
     "lambda": {"imitate": "aws-lambda"},
     "slow": {
@@ -25,6 +26,8 @@ WAYS: Mapping[Way, Mapping[str, Any]] = {
         "latency_ms": 20.0,
     },
     "unshaped": {"cpu_cores": 0.375},
+    "fargate-quarter": {"imitate": "fargate", "cpu_cores": 0.25},
+    "fargate-half": {"imitate": "fargate", "cpu_cores": 0.5},
 }
 
 
@@ -78,7 +81,8 @@ def _local(k: int | str) -> dict[str, Any]:
     return {"sync": "local-sgd", "k": k}
 
 
-def _cut(*cut: int, replicas: int, micro: int, schedule: str) -> dict[str, Any]:
+def cut(*cut: int, replicas: int, micro: int, schedule: str) -> dict[str, Any]:
+    """Settings of a cut model."""
     return {"cut": cut, "replicas": replicas, "micro_batches": micro, "schedule": schedule}
 
 
@@ -301,7 +305,7 @@ _GPT = (
         epochs=2,
         workers=2,
         memory_mib=(663,),
-        settings=_cut(3, replicas=1, micro=4, schedule="fill-drain"),
+        settings=cut(3, replicas=1, micro=4, schedule="fill-drain"),
     ),
     Chosen(
         name="gpt-3-uneven-stages-1f1b",
@@ -310,7 +314,7 @@ _GPT = (
         epochs=2,
         workers=3,
         memory_mib=(884, 442, 663),
-        settings=_cut(2, 4, replicas=1, micro=6, schedule="1f1b"),
+        settings=cut(2, 4, replicas=1, micro=6, schedule="1f1b"),
     ),
     Chosen(
         name="gpt-3-stagesx2-fill-drain",
@@ -319,7 +323,7 @@ _GPT = (
         epochs=2,
         workers=6,
         memory_mib=(442,),
-        settings=_cut(2, 4, replicas=2, micro=4, schedule="fill-drain"),
+        settings=cut(2, 4, replicas=2, micro=4, schedule="fill-drain"),
     ),
     Chosen(
         name="gpt-2-stagesx2-redis-1f1b",
@@ -329,7 +333,7 @@ _GPT = (
         epochs=2,
         workers=4,
         memory_mib=(663,),
-        settings=_cut(3, replicas=2, micro=4, schedule="1f1b"),
+        settings=cut(3, replicas=2, micro=4, schedule="1f1b"),
     ),
     Chosen(
         name="gpt-2-stagesx2-slow-fill-drain",
@@ -339,7 +343,7 @@ _GPT = (
         epochs=1,
         workers=4,
         memory_mib=(442,),
-        settings=_cut(2, replicas=2, micro=2, schedule="fill-drain"),
+        settings=cut(2, replicas=2, micro=2, schedule="fill-drain"),
     ),
     Chosen(
         name="gpt-2-stages-unshaped-1f1b",
@@ -349,7 +353,7 @@ _GPT = (
         epochs=2,
         workers=2,
         memory_mib=(512,),
-        settings=_cut(3, replicas=1, micro=4, schedule="1f1b"),
+        settings=cut(3, replicas=1, micro=4, schedule="1f1b"),
     ),
 )
 #: Chosen after the others were measured, and before these were profiled. Each differs from all of
@@ -467,7 +471,7 @@ _HELD_OUT = (
         epochs=2,
         workers=4,
         memory_mib=(663,),
-        settings=_cut(1, 3, 5, replicas=1, micro=6, schedule="1f1b"),
+        settings=cut(1, 3, 5, replicas=1, micro=6, schedule="1f1b"),
         held_out=True,
     ),
     # Stages that talk directly, with half of a core and a quarter.
@@ -479,7 +483,7 @@ _HELD_OUT = (
         epochs=2,
         workers=2,
         memory_mib=(884, 442),
-        settings=_cut(4, replicas=1, micro=4, schedule="fill-drain"),
+        settings=cut(4, replicas=1, micro=4, schedule="fill-drain"),
         held_out=True,
     ),
     # As many whole models as there are stages times replicas elsewhere.

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.parts.planning.channels import Urls
-from benchmarks.parts.planning.configurations import CHOSEN, WAYS, Chosen
+from benchmarks.parts.planning.configurations import WAYS, Chosen
+from benchmarks.parts.planning.imitated import EVERY
 from benchmarks.parts.planning.jobs import Work, write_data
 from benchmarks.parts.planning.pace import Paced, pace_text, read_pace
 from benchmarks.parts.spread import say
@@ -56,7 +57,7 @@ def of_configurations(
 ) -> Profiled:
     """The profile of that name, with all memory sizes of the configurations that are of it; see
     `profiled`."""
-    of_it = [one for one in CHOSEN.values() if one.profile == name]
+    of_it = [one for one in EVERY.values() if one.profile == name]
     first = of_it[0]
     sizes = sorted({size for one in of_it for size in one.memory_mib})
     way = {"channel": urls[first.channel], **WAYS[first.way]}
