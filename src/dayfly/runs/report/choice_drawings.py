@@ -24,12 +24,13 @@ from dayfly.planning.choose.front import Point, dollars, number, seconds
 from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
 from dayfly.runs.choosing.choice import Choice, PaperChoice
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option, cut_of
+from dayfly.runs.report.labels import Label, spots
 from dayfly.runs.report.markup import drawing, element, key, text
 
 # Pixels.
 _WIDE, _HIGH = 1000, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 26, 20, 46
-_MARK, _RING, _APART, _FAINT, _WIDE_LETTERS = 6.0, 11.0, 17.0, 3.0, 60.0
+_MARK, _RING, _FAINT, _WIDE_LETTERS = 6.0, 11.0, 3.0, 60.0
 #: Names of papers' choices in the drawing and the table.
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: Plans that are not on the front: so many at most, and no further than so many times its ends.
@@ -117,9 +118,8 @@ def front_chart(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
     parts = [*_axes(x, y), *(_faint(one, x, y) for one in others)]
     parts += [_steps(points, x, y), *_limits(choice, x, y)]
     parts += [_whiskers(point, x, y) for point in points]
-    taken: list[tuple[float, float]] = []
-    for at, point in enumerate(points, 1):
-        parts.append(_mark(choice, at, point, x, y, taken))
+    parts += [_mark(choice, at, point, x, y) for at, point in enumerate(points, 1)]
+    parts += _names(choice, x, y)
     parts += _theirs(theirs, x, y)
     label = f"{len(points)} plans, by total time and dollars"
     keys = _keys(choice, others=bool(others), papers=bool(theirs))
@@ -168,9 +168,9 @@ def _theirs(points: Sequence[tuple[str, Point[Option]]], x: Axis, y: Axis) -> li
 
 
 def place_of(choice: Choice, option: Option) -> int:
-    """The number of a plan's place, for its colour."""
-    names = [str(place) for place in choice.targets]
-    return names.index(str(option.candidate.target)) % 8
+    """The number of a plan's place among those of the front, for its colour."""
+    names = [str(point.plan.candidate.target) for point in choice.front.points]
+    return list(dict.fromkeys(names)).index(str(option.candidate.target)) % 8
 
 
 def _near(limit: float | None, values: Sequence[float]) -> list[float]:
@@ -223,14 +223,7 @@ def _limits(choice: Choice, x: Axis, y: Axis) -> list[str]:
     return parts
 
 
-def _mark(
-    choice: Choice,
-    at: int,
-    point: Point[Option],
-    x: Axis,
-    y: Axis,
-    taken: list[tuple[float, float]],
-) -> str:
+def _mark(choice: Choice, at: int, point: Point[Option], x: Axis, y: Axis) -> str:
     option, marks = point.plan, choice.marks(point)
     px, py = x.at(point.seconds), y.at(point.usd)
     rough = " rough" if option.by == CLOSED_FORMS else ""
@@ -238,16 +231,24 @@ def _mark(
     parts = [element("circle", look="ring", cx=px, cy=py, r=_RING)] if "chosen" in marks else []
     said = element("title", text(f"{at}: {point}"))
     parts.append(shape(option.candidate.kind, px, py, look, said))
-    words = [one for one in ("chosen", "knee") if one in marks]
-    far = all(math.hypot(px - ox, py - oy) > _APART for ox, oy in taken)
-    if words or far:
-        taken.append((px, py))
-        name = text(f"{at} {', '.join(words)}".strip())
-        aside, anchor = (-13, "end") if px > _WIDE - 120 else (13, "start")
-        place = {"x": px + aside, "y": py - 9}
-        weight = "strong" if words else "soft"
-        parts.append(element("text", name, look=weight, **place, text_anchor=anchor))
     return "".join(parts)
+
+
+def _names(choice: Choice, x: Axis, y: Axis) -> list[str]:
+    """The number of each plan of the front that there is room for; of the chosen and the knee
+    always."""
+    labels = []
+    for at, point in enumerate(choice.front.points, 1):
+        words = [one for one in ("chosen", "knee") if one in choice.marks(point)]
+        name = f"{at} {', '.join(words)}".strip()
+        labels.append(Label(x.at(point.seconds), y.at(point.usd), name, needed=bool(words)))
+    parts = []
+    for label, spot in zip(labels, spots(labels, _WIDE, _MARK), strict=True):
+        if spot is not None:
+            look, name = "strong" if label.needed else "soft", text(label.text)
+            place = {"x": spot.x, "y": spot.y}
+            parts.append(element("text", name, look=look, **place, text_anchor=spot.anchor))
+    return parts
 
 
 def shape(kind: str, x: float, y: float, look: str, *inside: str) -> str:
