@@ -24,7 +24,7 @@ def test_a_row_goes_over_the_built_in_one(tmp_path: Path) -> None:
     built_in, own = Catalogue().platform("aws-lambda"), Catalogue(tmp_path).platform("aws-lambda")
     assert own.overridden == ("cold_start_s", "usd_per_gb_s")
     assert built_in.overridden == ()
-    assert (built_in.cold_start_s, own.cold_start_s) == (None, 2.5)
+    assert (built_in.cold_start_s, own.cold_start_s) == (1.0, 2.5)
     assert own.prices is not None
     assert own.prices.usd_per_gb_s == 1e-5
     assert own.prices.usd_per_request == 2e-7

@@ -161,7 +161,7 @@ def test_flags_have_the_units_of_other_commands(tmp_path: Any) -> None:
     [
         ({"platform": None}, "needs --platform"),
         ({"store": None}, "needs --price-store"),
-        ({"cold_start": None}, "no cold_start_s of aws-lambda: give --cold-start"),
+        ({"platform": "aws-lambda-arm"}, "no vcpu_flops_per_s of aws-lambda-arm: give --flops-"),
         ({"flops_per_vcpu": 0.0}, "vcpu_flops_per_s is 0: give more than 0"),
     ],
 )
@@ -198,6 +198,7 @@ def test_the_command(tmp_path: Any) -> None:
     made = parse_profile((tmp_path / "profile.json").read_text(), "profile.json")
     assert (made.job, made.imitate, made.how) == ("small", "aws-lambda", "catalogue")
     assert [size.memory_mib for size in made.sizes] == [1769, 3538]
-    refused = run(*usual, *sizes, "--store", "s3", "--force", cwd=tmp_path)
+    other = ("--platform", "aws-lambda-arm")
+    refused = run(*usual, *other, *sizes, "--store", "s3", "--force", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "no cold_start_s of aws-lambda: give --cold-start" in refused.stderr
+    assert "no vcpu_flops_per_s of aws-lambda-arm: give --flops-per-vcpu" in refused.stderr

@@ -16,7 +16,8 @@ from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.profile import Affine, Profile
 from dayfly.runs.choosing import choice as choosing
 from dayfly.runs.choosing.candidates import CLOSED_FORM_ERROR, Proposed, proposed
-from dayfly.runs.choosing.choice import choice_of, places, tree, where_in_words
+from dayfly.runs.choosing.choice import choice_of, places, where_in_words
+from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.places import every_platform, facts_of_store, lent, needs
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target, targets_of_profiles
@@ -44,7 +45,12 @@ def test_all_platforms_that_have_prices_are_there_or_named(targets: tuple[Target
     assert left_out == {"vm-p3-8xlarge", "vm-p3-8xlarge:spot"}
     for name in left_out:
         assert any(note.startswith(f"{name} is left out: ") for note in notes)
-    assert any(note.startswith("the catalogue has no cold_start_s of ") for note in notes)
+    starts = {target.platform.name: target.profile.sizes[0].init_s.value for target in targets}
+    assert min(starts.values()) > 0
+    # A machine boots, a task of Fargate has one, and a function is there in a second.
+    assert starts["vm-c5-large"] == starts["fargate"] == starts["vm-c5-xlarge"] > 20
+    assert starts["aws-lambda-arm"] == KNOWN.platform("aws-lambda").cold_start_s == 1.0
+    assert starts["azure-containers-k80"] > starts["cloud-run"] == starts["cloud-run-l4"] > 1
     assert where_in_words(targets) == f"{len(there)} platforms"
     assert len(places(targets)) > 60
 
@@ -53,7 +59,10 @@ def test_how_sure_each_place_is(targets: tuple[Target, ...]) -> None:
     of = {str(target): target for target in targets}
     assert of["aws-lambda over s3"].sure == "measured"  # the profile's own
     assert of["aws-lambda-arm over s3"].sure == "derived"
-    assert of["aws-lambda-arm over s3"].derived == ("a vCPU as fast as one of aws-lambda",)
+    assert of["aws-lambda-arm over s3"].derived == (
+        "a vCPU as fast as one of aws-lambda",
+        "a start of 1 s, as of aws-lambda",
+    )
     assert of["cloud-run-l4 over gcs"].derived == (
         "passes by the published figures of the L4",
         "bandwidth of aws-lambda",

@@ -7,6 +7,12 @@ What no row says of a place is lent by a place like it where all places are comp
                          aws-lambda to functions and containers
     latency_s            vm-m5-large to links between workers, s3 to stores
 
+How long a place takes to start is lent always, unless somebody says it:
+
+    cold_start_s         vm-c5-xlarge to machines, and to Fargate, each task of which has a machine
+                         of its own; cloud-run-l4 to other containers, and to functions with GPUs;
+                         aws-lambda to functions
+
 Whatever is lent, or derived, is said with each plan of the place.
 """
 
@@ -40,6 +46,11 @@ _OWN_SERVERS = {"s3": "vm-*"}
 _SIZES = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240, 16384, 32768)
 _MACHINE = "vm-"
 _LENDING_FUNCTIONS, _LENDING_MACHINES, _LENDING_STORES = "aws-lambda", "vm-m5-large", "s3"
+_STARTING_MACHINE, _STARTING_CONTAINER = "vm-c5-xlarge", "cloud-run-l4"
+#: Containers that start with a machine of their own.
+_ON_MACHINES = "fargate"
+#: Rows that may be derived, in words.
+_MAY_BE_DERIVED = {"vcpu_flops_per_s": "FLOP/s of a vCPU", "cold_start_s": "its start"}
 #: How sources begin that were not measured or published for the row itself.
 _DERIVED = "derived"
 
@@ -149,6 +160,27 @@ def places_of(
     ]
 
 
+def start_lent(platform: FunctionPlatform, known: Catalogue) -> tuple[dict[str, Any], str]:
+    """Returns how long a start takes at a place like it as a value of `Assumed`, and in words.
+
+    Args:
+        platform: of the place; if its own row says it, there is no value and no word.
+        known: the catalogue.
+    """
+    if platform.cold_start_s is not None:
+        return {}, ""
+    if is_machine(platform) or platform.name.startswith(_ON_MACHINES):
+        lender = _STARTING_MACHINE
+    elif platform.gpu is not None or platform.payload_sync_bytes is None:
+        lender = _STARTING_CONTAINER
+    else:
+        lender = _LENDING_FUNCTIONS
+    seconds = known.platform(lender).cold_start_s
+    if seconds is None:  # a catalogue of one's own may take the row away
+        return {"cold_start_s": 0.0}, "a start that counts only what is read then"
+    return {"cold_start_s": seconds}, f"a start of {seconds:g} s, as of {lender}"
+
+
 def lent(
     platform: FunctionPlatform, store: StoreFacts, known: Catalogue
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -183,12 +215,16 @@ def lent(
 
 def derived(platform: FunctionPlatform, known: Catalogue) -> tuple[str, ...]:
     """Returns which figures of a platform are derived from what is published, in words."""
-    if platform.gpu is not None:
-        return (f"passes by the published figures of the {platform.gpu}",)
-    row = known.rows("platforms", platform.name.partition(":")[0]).get("vcpu_flops_per_s")
-    if row is None or not row.source.startswith(_DERIVED):
-        return ()
-    return (f"FLOP/s of a vCPU {row.source.partition(':')[0]}",)
+    rows = known.rows("platforms", platform.name.partition(":")[0])
+    said = (
+        () if platform.gpu is None else (f"passes by the published figures of the {platform.gpu}",)
+    )
+    named = ((rows.get(name), words) for name, words in _MAY_BE_DERIVED.items())
+    return said + tuple(
+        f"{words} {row.source.partition(':')[0]}"
+        for row, words in named
+        if row is not None and row.source.startswith(_DERIVED)
+    )
 
 
 #: Who rents platforms out, by how their names begin.

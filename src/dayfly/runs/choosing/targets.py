@@ -35,6 +35,7 @@ from dayfly.runs.choosing.places import (
     lent,
     needs,
     places_of,
+    start_lent,
     usual_sizes,
 )
 from dayfly.runs.choosing.query import MOST_WORKERS
@@ -139,7 +140,7 @@ def targets_of_job(
 ) -> tuple[Target, ...]:
     """Each platform over each store; without stores, over those of its own provider.
 
-    A cold start that no row says counts nothing, and is a note.
+    A cold start that no row says is that of a place like it, and is a note.
 
     Args:
         name: the job's.
@@ -209,8 +210,7 @@ class _Made:
         if not made:
             raise RequestError("; ".join(left_out))
         if self.everywhere:
-            made, cold = _without_notes(made)
-            left_out = [*cold, *dict.fromkeys(left_out)]
+            left_out = list(dict.fromkeys(left_out))
         return (replace(made[0], notes=(*made[0].notes, *left_out)), *made[1:])
 
     def _of(self, platform: FunctionPlatform, store: str, said: dict[str, Any]) -> list[Target]:
@@ -222,12 +222,11 @@ class _Made:
                 one = facts_of_store(platform, store, self.known)
             values, more = lent(platform, one, self.known)
             said, words = {**values, **said}, (*words, *more)
-        if platform.cold_start_s is None and "cold_start_s" not in said:
-            said["cold_start_s"] = 0.0
-            notes.append(
-                f"the catalogue has no cold_start_s of {platform.name}: a start counts only what "
-                "is read then; say more with --cold-start"
-            )
+        if "cold_start_s" not in said:
+            start, word = start_lent(platform, self.known)
+            said, words = {**start, **said}, (*words, *filter(None, [word]))
+            if word and not self.everywhere:
+                notes.append(f"{platform.name} has {word}: say another with --cold-start")
         over = partial(
             profile_of,
             self.facts,
@@ -239,16 +238,6 @@ class _Made:
         )
         found = _over_each(over, platform, store, self.most_workers, self.known)
         return [replace(target, notes=tuple(notes), derived=words) for target in found]
-
-
-def _without_notes(made: Sequence[Target]) -> tuple[list[Target], list[str]]:
-    """Many targets, and what their notes say in one."""
-    cold = {target.platform.name for target in made if target.notes}
-    note = (
-        f"the catalogue has no cold_start_s of {len(cold)} platforms: a start counts only what is "
-        "read then; say more with --cold-start"
-    )
-    return [replace(target, notes=()) for target in made], [note] if cold else []
 
 
 def targets_of_profiles(
