@@ -76,6 +76,10 @@ def options(draw: st.DrawFn, count: int, many: int) -> tuple[MemoryOption, ...]:
     return tuple(found)
 
 
+#: None, of some functions, and of each more.
+DECLINES = st.sampled_from([(), (), ((2.0, 1.0), (3.0, 0.5)), ((1.0, 0.9), (8.0, 0.1))])
+
+
 @st.composite
 def store_problems(draw: st.DrawFn, **fixed: Any) -> StagesOverStore:
     """Small ones; not all have a plan."""
@@ -94,6 +98,7 @@ def store_problems(draw: st.DrawFn, **fixed: Any) -> StagesOverStore:
         "functions_at_once": draw(st.sampled_from([None, None, 1, 2, 3, 5])),
         "vcpus_at_once": draw(st.sampled_from([None, None, 0.3, 1.5, 4.0])),
         "store_bytes_per_s": draw(st.sampled_from([math.inf, math.inf, 1e6, 6e7])),
+        "decline": draw(DECLINES),
     }
     return StagesOverStore(**{**values, **fixed})
 
@@ -115,6 +120,7 @@ def link_problems(draw: st.DrawFn) -> StagesOverLinks:
         containers=tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=2, unique=True))),
         ring_s_per_byte=draw(st.sampled_from([0.0, 1e-8])),
         ring_round_s=draw(st.sampled_from([0.0, 0.05])),
+        decline=draw(DECLINES),
     )
 
 

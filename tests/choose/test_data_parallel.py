@@ -27,6 +27,7 @@ from dayfly.planning.predict import predict
 from dayfly.planning.profile import Profile
 from dayfly.wire.collectives import COLLECTIVES
 from tests.choose.lambda_by_hand import SIZES, job
+from tests.planning import by_hand
 
 KNOWN = Catalogue()
 LAMBDA, S3 = KNOWN.platform("aws-lambda"), KNOWN.store("s3")
@@ -78,6 +79,25 @@ def test_a_plan_takes_what_closed_forms_predict(
         said = predict(made, asked, LAMBDA, S3, most_simulated=1)
         assert point.seconds == pytest.approx(said.run_s, rel=0.02)
         assert point.usd == pytest.approx(said.cost_usd, rel=0.03)
+
+
+def test_bandwidth_that_declines_counts_by_functions() -> None:
+    """With four functions a quarter is left: it takes them what it takes those of a quarter."""
+    made = job(3, 30.0)
+    quarter = tuple(
+        replace(size, up=by_hand.transfer(17.5e6, 0.04), down=by_hand.transfer(17.5e6, 0.04))
+        for size in made.sizes
+    )
+    declining = replace(made, decline=((2, 1.0), (4, 0.25)))
+    four, two = (replace(problem(declining), workers=(count,)) for count in (4, 2))
+    slow = replace(problem(replace(made, sizes=quarter)), workers=(4,))
+    assert _taken(four) == _taken(slow)
+    assert _taken(two) == _taken(replace(problem(made), workers=(2,)))
+    assert _taken(four) != _taken(replace(problem(made), workers=(4,)))
+
+
+def _taken(asked: DataParallelProblem) -> list[tuple[float, float]]:
+    return [(one.seconds, one.usd) for one in plan_data_parallel(asked).points]
 
 
 @pytest.mark.parametrize("validated", [0, 20_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -11,11 +12,17 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import over_store
+from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.planning.choose.from_profile import stages_problems
 from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 from dayfly.planning.choose.pipelines.problem import StagesOverLinks, StagesOverStore
+from dayfly.planning.choose.ring_rounds import alpha_and_beta
 from dayfly.planning.memory import WORKER_MIB
 from dayfly.planning.profile import Figure
+from dayfly.planning.ranks import ChannelModel
+from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.cost import AllReduce
+from dayfly.wire.collectives.virtual_cost import cost_of
 from tests.choose.lambda_by_hand import LATENCY_S, SIZES, job
 
 LAMBDA = Catalogue().platform("aws-lambda")
@@ -73,6 +80,23 @@ def test_stages_over_links() -> None:
         assert problem.containers == tuple(range(1, 7))
         assert [way.micro_batches for way in problem.micro_batches] == [4, 16]
         assert {way.container.memory_mib for way in problem.micro_batches} == {memory_mib}
+        # Without chunks a round is a message up and down: two latencies.
+        assert problem.ring_round_s == pytest.approx(2 * LATENCY_S, rel=0.1)
+
+
+def test_alpha_and_beta_are_those_of_the_profiles_links() -> None:
+    """A ring takes what its own cost says, about; with neither it would take far less."""
+    made = job(channel="tcp://")
+    rate = made.sizes[0].up.peak_bytes_per_s.value
+    fitted = alpha_and_beta(made, made.sizes[0], rate)
+    link, how = ChannelModel.of(made).link(made.sizes[0]), collective("ring", None, 8)
+    apart: dict[tuple[float, float], list[float]] = {fitted: [], (0.0, 0.0): []}
+    for nbytes, members in product((4e6, 16e6, 64e6), (2, 4, 8)):
+        one = AllReduce(members=members, length=round(nbytes / 4), link=link)
+        cost_s = cost_of("ring", how, one).seconds
+        for both, found in apart.items():
+            found.append(abs(math.log(synchronisation_s(nbytes, members, rate, *both) / cost_s)))
+    assert sum(apart[fitted]) < 0.25 * sum(apart[0.0, 0.0])
 
 
 def test_what_cannot_be_cut_is_refused() -> None:

@@ -17,6 +17,7 @@ from dayfly.planning.choose.formulas import (
     run_s,
 )
 from dayfly.planning.choose.k_reduce_problem import FunctionSize, KReducePlan, KReduceProblem
+from dayfly.planning.decline import left_of_bandwidth
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes
 
 
@@ -60,8 +61,9 @@ def _others(p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int) -> r
 def _rates(p: KReduceProblem, one: FunctionSize, w: int, k: int) -> tuple[float, float]:
     """Bytes a second of a shard, up and down: of the store each has a W-th."""
     share = p.store_bytes_per_s / w
-    own = one.up.throughput(p.size_bytes / k), one.down.throughput(p.size_bytes / k)
-    return min(share, own[0]), min(share, own[1])
+    left = left_of_bandwidth(p.decline, w)
+    up, down = one.up.throughput(p.size_bytes / k), one.down.throughput(p.size_bytes / k)
+    return min(share, left * up), min(share, left * down)
 
 
 def taken(
@@ -76,7 +78,8 @@ def taken(
     else:
         step_s = hybrid_step_s(one.train(own), one.train(others), *line)
     all_samples = global_batch(w, k, own, others)
-    peak = min(p.store_bytes_per_s / w, one.down.peak_bytes_per_s.value)
+    left = left_of_bandwidth(p.decline, w)
+    peak = min(p.store_bytes_per_s / w, left * one.down.peak_bytes_per_s.value)
     load_s = one.start_s + loading_s(p.size_bytes, p.data_bytes, others, all_samples, peak)
     steps = p.samples / all_samples
     seconds = run_s(load_s, step_s, 0.0, steps, p.epochs)

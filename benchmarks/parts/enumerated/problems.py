@@ -16,11 +16,20 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverLinks,
     StagesOverStore,
 )
+from dayfly.planning.decline import Decline
 from dayfly.planning.profile import Affine, Figure, Profile, SizeProfile, Transfer
 from dayfly.planning.profile import LayerBytes as ProfiledLayer
 
 _MIB = 2.0**20
 _S3 = StoreFacts(name="s3", usd_per_put=5e-6, usd_per_get=4e-7)
+
+
+def decline(chance: Random) -> Decline:
+    """None, or one that begins at two functions or later, and may be steep."""
+    if chance.random() < 0.6:
+        return ()
+    first, last = sorted(chance.sample(range(2, 13), 2))
+    return ((first, 1.0), (last, chance.uniform(0.05, 0.9)))
 
 
 def stages(chance: Random) -> StagesOverStore:
@@ -36,6 +45,7 @@ def stages(chance: Random) -> StagesOverStore:
         pipelined=chance.choice(((True,), (True, False))),
         functions_at_once=chance.choice((None, None, 4, 8)),
         store_bytes_per_s=chance.choice((math.inf, 4e7, 3e8)),
+        decline=decline(chance),
     )
 
 
@@ -51,7 +61,14 @@ def shards(chance: Random) -> StagesOverLinks:
         containers=tuple(chance.sample(range(1, 13), 4)),
         ring_s_per_byte=chance.choice((0.0, 1e-8)),
         ring_round_s=chance.choice((0.0, 0.05)),
+        decline=decline(chance),
     )
+
+
+def layers_of(problem: StagesOverStore | StagesOverLinks) -> int:
+    """How many layers there are."""
+    one = problem.micro_batches[0] if isinstance(problem, StagesOverLinks) else problem
+    return len(one.layers)
 
 
 def k_reduce(chance: Random) -> KReduceProblem:
@@ -79,6 +96,7 @@ def k_reduce(chance: Random) -> KReduceProblem:
         most_global_samples=chance.randint(100, 600),
         store=chance.choice((None, _S3, replace(_S3, usd_per_gb_up=1.0, usd_per_gb_down=3.0))),
         store_bytes_per_s=chance.choice((math.inf, 5e7, 3e8)),
+        decline=decline(chance),
     )
 
 
@@ -102,6 +120,7 @@ def job(chance: Random) -> Profile:
         sizes=tuple(_size(chance, memory, seconds) for memory in (512, 1769, 3538)),
         how="catalogue",
         batch_size=batch,
+        decline=decline(chance),
     )
 
 

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+#: (functions, part of a function's bandwidth that is left while so many run), rising in functions.
+Decline = tuple[tuple[float, float], ...]
+
 
 def check_decline(decline: Sequence[tuple[float, float]], place: str = "") -> None:
     """Check what `left_of_bandwidth` is to be asked of.
@@ -15,11 +18,14 @@ def check_decline(decline: Sequence[tuple[float, float]], place: str = "") -> No
         place: begins the errors.
 
     Raises:
-        ValueError: functions do not rise, or a part is not above 0 and at most 1.
+        ValueError: functions do not rise, or a part is not above 0 and at most 1, or more is left
+            with more functions.
     """
     counts = [functions for functions, _ in decline]
     if counts != sorted(set(counts)) or any(not 0 <= one < math.inf for one in counts):
         raise ValueError(f"{place}give rising numbers of functions")
+    if any(more > fewer for (_, fewer), (_, more) in pairwise(decline)):
+        raise ValueError(f"{place}with more functions no more bandwidth is left: let parts fall")
     if any(not 0 < part <= 1 for _, part in decline):
         raise ValueError(f"{place}give the parts that are left, above 0 and at most 1")
 

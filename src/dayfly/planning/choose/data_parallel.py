@@ -14,7 +14,7 @@ schedules take, and is asked about all that is within the closed forms' error of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -35,8 +35,9 @@ from dayfly.planning.choose.sums import SumTable, link_of
 from dayfly.planning.choose.whole_memory import Room
 from dayfly.planning.choose.whole_runs import billed_s, least_run, run_of
 from dayfly.planning.configuration import Configuration
+from dayfly.planning.decline import Decline
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
-from dayfly.planning.function_times import cut_backward, passed
+from dayfly.planning.function_times import cut_backward, declined, passed
 from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
@@ -188,6 +189,12 @@ class _Open:
     s: Array
     usd: Array
 
+    def declined(self, decline: Decline) -> Iterator[_Open]:
+        """Yields each number of workers by itself, with the bandwidth that so many have left."""
+        for at, workers in enumerate(self.workers.tolist()):
+            size, here = declined(self.size, decline, workers), slice(at, at + 1)
+            yield _Open(self.memory_mib, size, self.workers[here], self.s[here], self.usd[here])
+
 
 def _open(p: DataParallelProblem, known: Known | None) -> tuple[list[_Open], bool]:
     """What nothing known beats, and whether it beats anything."""
@@ -204,6 +211,8 @@ def _open(p: DataParallelProblem, known: Known | None) -> tuple[list[_Open], boo
         beaten = beaten or not kept.all()
         if kept.any():
             found.append(_Open(memory_mib, size, every[kept], seconds[kept], usd[kept]))
+    if p.profile.decline:
+        found = [one for each in found for one in each.declined(p.profile.decline)]
     return found, beaten
 
 

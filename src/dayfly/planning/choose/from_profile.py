@@ -25,6 +25,7 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverLinks,
     StagesOverStore,
 )
+from dayfly.planning.choose.ring_rounds import alpha_and_beta
 from dayfly.planning.configuration import ITEM_BYTES, flat
 from dayfly.planning.data_parallel import TAIL
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
@@ -127,19 +128,25 @@ def stages_problems(
             f"number up to {batch_size}"
         )
     if ChannelModel.of(profile).direct:
-        return tuple(
-            StagesOverLinks(
-                micro_batches=tuple(
-                    _way(profile, platform, kind, memory_mib, size, batch_size, m, spare_mib)
-                    for m in possible
-                ),
-                containers=tuple(
-                    range(1, most_at_once(size, functions_at_once, vcpus_at_once) + 1)
-                ),
-                copies=_copies(profile),
+        problems = []
+        for memory_mib, size in allowed(profile, vcpus_at_once):
+            ways = tuple(
+                _way(profile, platform, kind, memory_mib, size, batch_size, m, spare_mib)
+                for m in possible
             )
-            for memory_mib, size in allowed(profile, vcpus_at_once)
-        )
+            alpha, beta = alpha_and_beta(profile, size, ways[0].container.bytes_per_s)
+            most = most_at_once(size, functions_at_once, vcpus_at_once)
+            problems.append(
+                StagesOverLinks(
+                    micro_batches=ways,
+                    containers=tuple(range(1, most + 1)),
+                    ring_s_per_byte=alpha,
+                    ring_round_s=beta,
+                    copies=_copies(profile),
+                    decline=profile.decline,
+                )
+            )
+        return tuple(problems)
     return tuple(
         StagesOverStore(
             layers=layers_of(profile, -(-batch_size // m)),
@@ -160,6 +167,7 @@ def stages_problems(
             vcpus_at_once=None if math.isinf(vcpus_at_once) else vcpus_at_once,
             store=profile.channel,
             store_bytes_per_s=profile.store_bytes_per_s or math.inf,
+            decline=profile.decline,
         )
         for m in possible
     )

@@ -28,6 +28,7 @@ from dayfly.planning.choose.formulas import (
     requests_usd,
 )
 from dayfly.planning.choose.front import counted
+from dayfly.planning.decline import Decline, left_of_bandwidth
 from dayfly.planning.profile import Affine, Transfer
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes
 
@@ -80,8 +81,8 @@ class KReduceProblem:
     consider, rising; see `batches`. most_global_samples: B^g may be so many (equation 12). store:
     whose prices messages have; None: they cost nothing. usd_per_invocation: of a function, which
     lives for an epoch. store_bytes_per_s: what the store carries each way for all functions, which
-    share it evenly; infinite: any. Raises RequestError for what is empty or below 1, and a store
-    without prices.
+    share it evenly; infinite: any. decline: of a function's own (`planning.decline`). Raises
+    RequestError for what is empty or below 1, and a store without prices.
     """
 
     size_bytes: float
@@ -96,6 +97,7 @@ class KReduceProblem:
     store: StoreFacts | None = None
     usd_per_invocation: float = 0.0
     store_bytes_per_s: float = math.inf
+    decline: Decline = ()
 
     def __post_init__(self) -> None:
         counts = (self.workers, self.aggregators_samples, self.aggregators or (1,))
@@ -170,8 +172,8 @@ Parts = tuple[float, float, float]
 class Grid:
     """Pairs, by rising workers, then aggregators: (P,), parts of rounds (P, 3).
 
-    aggregator, other: rounds of who aggregates and who does not. step_usd: what a step's messages
-    cost; kept_usd_per_s: what it costs to keep them. shard: which of `shards`, the different K.
+    aggregator, other: rounds of who aggregates and who does not. step_usd: of a step's messages;
+    kept_usd_per_s: of keeping them. left: part of a function's bandwidth. shard: of `shards`, K.
     """
 
     workers: Ints
@@ -180,6 +182,7 @@ class Grid:
     other: Array
     step_usd: Array
     kept_usd_per_s: Array
+    left: Array
     shard: Ints
     shards: Ints
 
@@ -193,7 +196,8 @@ class Grid:
         if p.aggregators is not None:
             every = every[np.isin(every, p.aggregators)]
         of_each = [every[: np.searchsorted(every, one, side="right")] for one in counts]
-        workers = np.repeat(np.array(counts, dtype=np.int64), [len(one) for one in of_each])
+        many = [len(one) for one in of_each]
+        workers = np.repeat(np.array(counts, dtype=np.int64), many)
         aggregators = np.concatenate([np.empty(0, dtype=np.int64), *of_each])
         shards, shard = np.unique(aggregators, return_inverse=True)
         aggregator, other = _rounds(workers, aggregators, shards, shard)
@@ -203,9 +207,8 @@ class Grid:
             aggregator=aggregator,
             other=other,
             step_usd=_step_usd(p, counts, of_each),
-            kept_usd_per_s=np.repeat(
-                [_kept_usd_per_s(p, one) for one in counts], [len(one) for one in of_each]
-            ),
+            kept_usd_per_s=np.repeat([_kept_usd_per_s(p, one) for one in counts], many),
+            left=np.repeat([left_of_bandwidth(p.decline, one) for one in counts], many),
             shard=shard,
             shards=shards,
         )
@@ -282,7 +285,8 @@ def _way(
         np.array([way.throughput(one) for one in shard_bytes.tolist()]) for way in (up, down)
     )
     share_P = problem.store_bytes_per_s / grid.workers
-    up_P, down_P = (np.minimum(rate_K[grid.shard], share_P) for rate_K in (up_K, down_K))
+    own = (grid.left * rate_K[grid.shard] for rate_K in (up_K, down_K))
+    up_P, down_P = (np.minimum(rate_P, share_P) for rate_P in own)
     shard_P = shard_bytes[grid.shard]
     units_3P = (shard_P / up_P, shard_P / down_P, np.full_like(up_P, latency_s))
     aggregated_s = on_arrays(aggregate_s)(
@@ -336,7 +340,7 @@ class Rounds:
     def loading_bytes_per_s(self) -> Array:
         """Bytes a second at which a function reads model and data, as all do at once."""
         whole = self.tables.problem.store_bytes_per_s
-        own: Array = self.tables.sizes.down_bytes_per_s[self.size]
+        own = self.tables.sizes.down_bytes_per_s[self.size] * self.tables.grid.left[self.pair]
         return np.minimum(own, whole / self.workers)
 
 

@@ -160,7 +160,7 @@ def _over(p: StagesOverStore) -> Iterator[_Passes]:
         beta=p.beta,
         copies=p.copies,
         degrees=p.divisors,
-        most=p.functions_at_once or len(p.layers) * max(p.divisors),
+        most=p.most_functions,
         sync_s=sync_s,
         adds=False,
         mixed=p.mixed,

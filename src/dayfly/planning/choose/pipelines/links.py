@@ -54,7 +54,8 @@ class _Split:
     """A way to cut into B shards, with A replicas.
 
     between_s: (L,), transfer before each layer; 0 before the first. fixed_s: sum of f and b. times:
-    M - 1. usd_per_s: of all containers. least: t, r and s, at least; least_s: T.
+    M - 1. usd_per_s: of all containers. ring_s: of a shard's replicas, by its bytes, a number or an
+    array. least: t, r and s, at least; least_s: T.
     """
 
     way: MicroBatches
@@ -64,6 +65,7 @@ class _Split:
     fixed_s: float
     times: float
     usd_per_s: float
+    ring_s: Callable[[Any], Any]
     least: Ends
     least_s: float
 
@@ -216,17 +218,19 @@ def _splits(problem: StagesOverLinks) -> Iterator[_Split]:
     """All there are, and what each takes at least."""
     for way in problem.micro_batches:
         container = way.container
-        between = np.array([0.0, *(layer.output_bytes for layer in way.layers[:-1])])
-        between /= container.bytes_per_s
+        passed_bytes = np.array([0.0, *(layer.output_bytes for layer in way.layers[:-1])])
         passes = (np.array(container.forward_s), np.array(container.backward_s))
         size = np.array([layer.parameter_bytes for layer in way.layers])
         for n in problem.containers:
+            rate = problem.bytes_per_s(way, n)
+            between = passed_bytes / rate
             for replicas in _replicas(way, n):
                 shards = n // replicas
                 cheapest = np.sort(between[1:])[: shards - 1]
                 passed = float(cheapest.max(initial=0.0))
                 t, r = (max(passed, float(one.max()), one.sum() / shards) for one in passes)
-                s = _ring_s(problem, way, replicas)(max(float(size.max()), size.sum() / shards))
+                ring_s = _ring_s(problem, rate, replicas)
+                s = ring_s(max(float(size.max()), size.sum() / shards))
                 split = _Split(
                     way=way,
                     replicas=replicas,
@@ -235,15 +239,15 @@ def _splits(problem: StagesOverLinks) -> Iterator[_Split]:
                     fixed_s=sum(container.forward_s) + sum(container.backward_s),
                     times=way.micro_batches // replicas - 1,
                     usd_per_s=n * container.usd_per_s,
+                    ring_s=ring_s,
                     least=(t * _LESS, r * _LESS, s * _LESS),
                     least_s=0.0,
                 )
                 yield replace(split, least_s=split.takes_s(cheapest.sum(), *split.least) * _LESS)
 
 
-def _ring_s(problem: StagesOverLinks, way: MicroBatches, replicas: int) -> Callable[[Any], Any]:
+def _ring_s(problem: StagesOverLinks, rate: float, replicas: int) -> Callable[[Any], Any]:
     """Seconds of a shard's ring, by its bytes: a number or an array."""
-    rate = way.container.bytes_per_s
     return lambda size: on_arrays(synchronisation_s)(
         size, replicas, rate, problem.ring_s_per_byte, problem.ring_round_s
     )
@@ -270,7 +274,7 @@ def _shards(problem: StagesOverLinks, split: _Split) -> _Shards:
     fits = inside & (held <= container.memory_bytes)
     computed = (sums(container.forward_s), sums(container.backward_s))
     passed = split.between_s[firsts]
-    ring = _ring_s(problem, way, replicas)(size)
+    ring = split.ring_s(size)
     paces = np.stack([*(np.maximum(one, passed) for one in computed), ring])
     paces[:, ~fits] = np.inf
     return _Shards(

@@ -152,12 +152,19 @@ class StepModel:
 
 
 def over_store(
-    problem: StagesOverStore, choices: Sequence[tuple[int, int]], *, pipelined: bool
+    problem: StagesOverStore,
+    choices: Sequence[tuple[int, int]],
+    *,
+    pipelined: bool,
+    functions: int | None = None,
 ) -> StepModel:
     """FuncPipe's model.
 
     Args:
+        problem: of the cuts.
         choices: memory option and replicas of each k.
+        pipelined: how replicas sum up.
+        functions: of which the bandwidth is, as of `StagesOverStore.bytes_per_s`.
     """
     p, count = problem, len(problem.layers)
     s, a, o, g = (
@@ -166,7 +173,7 @@ def over_store(
     )
     options = [p.options[j] for j, _ in choices]
     replicas = np.array([d for _, d in choices], dtype=np.int64)
-    rate = np.array([p.bytes_per_s(p.options[j], d) for j, d in choices])
+    rate = np.array([p.bytes_per_s(p.options[j], d, functions) for j, d in choices])
     f = p.beta * np.array([option.forward_s for option in options]).T  # (L, K)
     b = p.beta * np.array([option.backward_s for option in options]).T
     mu = p.micro_batches // replicas

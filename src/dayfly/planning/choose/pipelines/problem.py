@@ -9,8 +9,8 @@
     beta         by how much computing slows down while something is transferred, 1 at least
     A, B, D      Hydrozoa: replicas of the model, its shards; bytes a second between containers
 
-`StagesOverStore` is FuncPipe's problem (section 3.4), without merging layers, `StagesOverLinks`
-Hydrozoa's (sections 3.3 and 3.4). Memory is MiB as platforms count it.
+`StagesOverStore` is FuncPipe's problem (section 3.4), `StagesOverLinks` Hydrozoa's (sections 3.3
+and 3.4); `merging` makes one of fewer layers. Memory is MiB as platforms count it.
 
 The time of a step is FuncPipe's equation 7, or Hydrozoa's section 3.4 (corrected); its dollars are
 that time for each function of each stage, at its price (FuncPipe equation 6). Equation 7 is taken
@@ -29,6 +29,7 @@ from itertools import groupby
 from dayfly.errors import RequestError
 from dayfly.planning.choose.formulas import gamma_and_delta, pipeline_s, synchronisation_s
 from dayfly.planning.choose.front import counted
+from dayfly.planning.decline import Decline, left_of_bandwidth
 
 #: FuncPipe's copies of the parameters (3b, 4 - 2 y_1): with one replica, and with several.
 COPIES = (2.0, 4.0)
@@ -104,6 +105,7 @@ class StagesOverStore:
             allow.
         store: its name, for words.
         store_bytes_per_s: what it carries each way for all functions together; infinite: any.
+        decline: of W_j, by the functions of all stages (`planning.decline`).
     """
 
     layers: tuple[LayerBytes, ...]
@@ -119,6 +121,7 @@ class StagesOverStore:
     mixed: bool = False
     store: str = ""
     store_bytes_per_s: float = math.inf
+    decline: Decline = ()
 
     def __post_init__(self) -> None:
         _check_sizes(self.layers, self.options)
@@ -150,10 +153,19 @@ class StagesOverStore:
         """The degrees that divide M, rising."""
         return tuple(sorted({d for d in self.degrees if d > 0 and self.micro_batches % d == 0}))
 
-    def bytes_per_s(self, option: MemoryOption, replicas: int) -> float:
-        """Returns what a function of a stage of so many replicas has each way: of W_j, its share of
-        the store."""
-        return min(option.bytes_per_s, self.store_bytes_per_s / replicas)
+    def bytes_per_s(
+        self, option: MemoryOption, replicas: int, functions: int | None = None
+    ) -> float:
+        """Returns what a function has each way: what is left of W_j with so many functions of all
+        stages (None: all of it), at most its share of the store with its stage's replicas."""
+        left = 1.0 if functions is None else left_of_bandwidth(self.decline, functions)
+        return min(left * option.bytes_per_s, self.store_bytes_per_s / replicas)
+
+    @property
+    def most_functions(self) -> int:
+        """Of a plan."""
+        most = len(self.layers) * max(self.divisors)
+        return most if self.functions_at_once is None else min(most, self.functions_at_once)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +197,7 @@ class StagesOverLinks:
         containers: all numbers A x B to consider.
         micro_batches: all ways to consider; A must divide M.
         ring_s_per_byte, ring_round_s: what a ring takes beside sending (its alpha and beta).
-        copies: as in `StagesOverStore`.
+        copies, decline: as in `StagesOverStore`.
     """
 
     micro_batches: tuple[MicroBatches, ...]
@@ -193,6 +205,7 @@ class StagesOverLinks:
     ring_s_per_byte: float = 0.0
     ring_round_s: float = 0.0
     copies: tuple[float, float] = COPIES
+    decline: Decline = ()
 
     def __post_init__(self) -> None:
         if not self.micro_batches or not self.containers or min(self.containers) < 1:
@@ -204,6 +217,10 @@ class StagesOverLinks:
             raise RequestError("two ways make as many micro-batches: give each number once")
         if min(self.ring_s_per_byte, self.ring_round_s, *self.copies) < 0:
             raise RequestError("a ring takes less than no time, or holds less than nothing")
+
+    def bytes_per_s(self, way: MicroBatches, containers: int) -> float:
+        """Returns D, what is left of a container's when there are so many."""
+        return way.container.bytes_per_s * left_of_bandwidth(self.decline, containers)
 
 
 Problem = StagesOverStore | StagesOverLinks
@@ -328,7 +345,7 @@ def of(problem: StagesOverLinks, plan: PipelinePlan) -> MicroBatches:
 
 def _over_links_s(problem: StagesOverLinks, plan: PipelinePlan) -> float:
     way, replicas = of(problem, plan), plan.replicas[0]
-    rate = way.container.bytes_per_s
+    rate = problem.bytes_per_s(way, plan.functions)
     passes_s = pipeline_s(
         [sum(way.container.forward_s[i] for i in stage) for stage in plan.stages],
         [sum(way.container.backward_s[i] for i in stage) for stage in plan.stages],
@@ -355,7 +372,7 @@ def _over_store_s(problem: StagesOverStore, plan: PipelinePlan) -> float:
         option = problem.options[plan.options[number]]
         stage, replicas = plan.stages[number], plan.replicas[number]
         more = plan.micro_batches // replicas - 1
-        mine = problem.bytes_per_s(option, replicas)
+        mine = problem.bytes_per_s(option, replicas, plan.functions)
         f = problem.beta * sum(option.forward_s[i] for i in stage)
         b = problem.beta * sum(option.backward_s[i] for i in stage)
         if above is not None:  # the boundary behind this stage

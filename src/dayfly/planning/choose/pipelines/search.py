@@ -5,6 +5,10 @@
     3  a beam, for better plans to compare with
     4  all labels: what is not found then is no better than what is known
 
+Where bandwidth declines with the functions of a plan, each number of functions that leaves less
+than the one before is a case of its own, of plans with so many at most. Those with fewer take
+longer in it than they do: a case is exact of its own number, and another one is of theirs.
+
 A case whose bounds (`bounds`) are no better than what is known is closed at once. The search puts
 labels together from the last layer to the first, pruned by bounds and by dominance:
 
@@ -46,6 +50,7 @@ from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.kernels import FIELDS
 from dayfly.planning.choose.pipelines.model import Incumbents, over_store, thousandths
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore, step_s, step_usd
+from dayfly.planning.decline import left_of_bandwidth
 
 #: Labels of a price that a beam keeps.
 _BEAM = 2
@@ -190,11 +195,15 @@ _ANY_NUMBER = 10**15
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Options of stages as pairs of memory option and replicas, and how replicas sum up."""
+    """Options of stages as pairs of memory option and replicas, and how replicas sum up.
+
+    functions: at most, and the number of which the bandwidth is.
+    """
 
     problem: StagesOverStore
     choices: tuple[tuple[int, int], ...]
     pipelined: bool
+    functions: int
 
 
 def search_over_store(
@@ -209,8 +218,10 @@ def search_over_store(
     ways = [way for problem in problems for way in _ways(problem)]
     cases = []
     for number, way in enumerate(ways):
-        model = over_store(way.problem, way.choices, pipelined=way.pipelined)
-        case = first_look(number, model, loops, known, _most(way.problem))
+        model = over_store(
+            way.problem, way.choices, pipelined=way.pipelined, functions=way.functions
+        )
+        case = first_look(number, model, loops, known, _most(way))
         if case is not None:
             cases.append(case)
     gap = _close_gap(cases, loops, known, deadline)
@@ -252,14 +263,11 @@ def _by_price(case: Case, loops: SearchLoops, known: Known) -> None:
     case.close(known)
 
 
-def _most(problem: StagesOverStore) -> Ints:
+def _most(way: _Way) -> Ints:
     """Functions, and thousandths of vCPUs."""
-    vcpus = problem.vcpus_at_once
+    vcpus = way.problem.vcpus_at_once
     return np.array(
-        [
-            problem.functions_at_once or _ANY_NUMBER,
-            _ANY_NUMBER if vcpus is None else thousandths([vcpus])[0],
-        ]
+        [way.functions, _ANY_NUMBER if vcpus is None else thousandths([vcpus])[0]],
     )
 
 
@@ -268,15 +276,32 @@ def _ways(problem: StagesOverStore) -> list[_Way]:
     # With two replicas both scatter-reduces take as long, and one sums nothing.
     first = (True in problem.pipelined,)
     ways = [
-        _Way(problem, tuple((j, d) for j in options), pipelined)
+        _Way(problem, tuple((j, d) for j in options), pipelined, functions)
         for d in problem.divisors
         for pipelined in (first if d <= 2 else sorted(set(problem.pipelined), reverse=True))
+        for functions in _numbers(problem, d)
     ]
     if problem.mixed and len(problem.divisors) > 1:
         mixed = tuple((j, d) for d in problem.divisors for j in options)
         both = sorted(set(problem.pipelined), reverse=True)
-        ways += [_Way(problem, mixed, pipelined) for pipelined in both]
+        ways += [
+            _Way(problem, mixed, pipelined, functions)
+            for pipelined in both
+            for functions in _numbers(problem, 1)
+        ]
     return ways
+
+
+def _numbers(problem: StagesOverStore, step: int) -> list[int]:
+    """The largest number of functions with each part of the bandwidth that may be left.
+
+    step: between numbers, replicas of a stage.
+    """
+    largest = {
+        left_of_bandwidth(problem.decline, number): number
+        for number in range(step, problem.most_functions + 1, step)
+    }
+    return sorted(largest.values()) or [problem.most_functions]
 
 
 def _point(way: _Way, found: Found) -> Point[PipelinePlan]:
