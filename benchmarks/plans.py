@@ -3,6 +3,7 @@
     k-reduce   FasDL's problem, by its equations
     stages     FuncPipe's, cut models over a store
     shards     Hydrozoa's, cut models over direct links
+    merged     both, with layers merged: every cut between merged layers
     servers    types and numbers of servers as the store of whole models
     vcpus      vCPUs sold apart from memory, of whole models
     gpus       shares of a GPU, of whole and of cut models
@@ -23,6 +24,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -47,6 +49,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.merging import CRITERIA, MergedLayers, Merging
 
 #: Of both goals, beyond which plans are not the same.
 _ROUNDING = 1e-9
@@ -68,6 +71,18 @@ def _stages(chance: Random) -> _Both:
 def _shards(chance: Random) -> _Both:
     problem = problems.shards(chance)
     return choose(problem).front, stages.every_point(problem)
+
+
+def _merged(chance: Random) -> _Both:
+    problem = chance.choice((problems.stages, problems.shards))(chance)
+    count = problems.layers_of(problem)
+    merging = Merging(chance.randint(2, count), chance.choice(CRITERIA))
+    layers = MergedLayers.of(problem, merging)
+    found = choose(layers.merge(problem)).front
+    front = Front.of(replace(one, plan=layers.unmerged(one.plan)) for one in found.points)
+    for one in front.points:
+        assert stages.fits(problem, one.plan), f"{one.plan} does not fit, unmerged"
+    return front, stages.every_point(problem, layers.firsts)
 
 
 def _servers(chance: Random) -> _Both:
@@ -101,6 +116,7 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "k-reduce": (_k_reduce, 0.4),
     "stages": (_stages, 0.4),
     "shards": (_shards, 0.199),
+    "merged": (_merged, 0.2),
     "servers": (_servers, 0.2),
     "vcpus": (_vcpus, 0.12),
     "gpus": (_gpus, 0.22),

@@ -16,7 +16,9 @@ from typer.testing import CliRunner, Result
 
 from dayfly.catalogue.store import StoreFacts
 from dayfly.cli.app import app
+from dayfly.cli.choice_flags import CHOICE
 from dayfly.planning.catalogued import over_store
+from dayfly.planning.choose.pipelines.merging import Merging
 from dayfly.planning.plan import Plan
 from dayfly.planning.profile import profile_text
 from tests.choose.lambda_by_hand import job
@@ -40,6 +42,10 @@ def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def plan(*arguments: object) -> Result:
     """The command, in this process: most of what it takes is importing."""
     return CliRunner().invoke(app, ["plan", *map(str, arguments)], env={"COLUMNS": "120"})
+
+
+def test_what_the_help_says_of_merging_holds() -> None:
+    assert CHOICE["merge_layers"].shown == f"{Merging().most}:{Merging().by}"
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,7 @@ def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
     assert set(found) == {
         *("job", "places", "front", "chosen", "why", "certainty", "gap", "considered"),
         *("predicted", "stores", "why_store", "notes", "took_s", "output", "plots"),
+        "epochs_to_target",
     }
     assert found["places"] == [{"platform": "aws-lambda", "store": "s3"}]
     front = found["front"]
@@ -251,6 +258,48 @@ def test_profiles_of_two_jobs_are_no_choice(profile: Path, tmp_path: Path) -> No
     assert "the profiles are of different jobs, by-hand, another: plan one at a time" in done.stderr
 
 
+#: A run of two epochs, of which each has a validation.
+RECORDED = Path(__file__).parents[1] / "reading" / "recorded" / "job"
+
+
+def test_a_target_that_a_run_has_reached_says_the_epochs(profile: Path) -> None:
+    """Read off its validations; with too few epochs for a curve nothing further is said."""
+    history = json.loads((RECORDED / "history.json").read_text())
+    losses = [one["val_loss"] for one in history["epochs"]]
+    least = min(losses)
+    done = plan(profile, *SMALL, "--target-loss", least, "--curve", RECORDED, "--json")
+    assert done.exit_code == 0, done.output
+    found = command.last_json(done.stdout)
+    epochs = losses.index(least) + 1
+    assert found["epochs_to_target"]["epochs"] == epochs
+    chosen = found["front"][found["chosen"]]
+    assert chosen["job"]["epochs"] == epochs
+    assert chosen["settings"]["target_loss"] == least
+    assert any(f"was reached in epoch {epochs}" in note for note in found["notes"])
+    done = plan(profile, "--target-loss", least / 2, "--curve", RECORDED)
+    assert done.exit_code == 2
+    assert "epochs with a validation are too few for a curve: train 4 at least" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--curve", "here"), "give the one target that is to be reached, with --target-loss or"),
+        (("--curve", "here", "--target-loss", 0.1, "--target-accuracy", 0.9), "give the one"),
+        (("--curve", RECORDED, "--target-loss", 0.1, "--epochs", 3), "leave out --epochs, or"),
+        (("--curve", "nowhere", "--target-loss", 0.1), "nowhere"),
+        (("--target-accuracy", 1.5), "--target-accuracy 1.5: give a share of 1"),
+        (("--merge-layers", "1"), "--merge-layers 1: give 2 at least"),
+    ],
+)
+def test_targets_and_layers_that_cannot_be(
+    profile: Path, flags: tuple[object, ...], words: str
+) -> None:
+    done = plan(profile, *flags)
+    assert done.exit_code == 2
+    assert words in " ".join(done.stderr.split())
+
+
 def test_two_profiles_of_one_place_are_no_choice(profile: Path) -> None:
     done = plan(profile, profile)
     assert done.exit_code == 2
@@ -261,17 +310,19 @@ def test_two_profiles_of_one_place_are_no_choice(profile: Path) -> None:
 def test_a_job_on_two_platforms(
     fast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What no row says is refused with its flag, but for a cold start, which counts nothing."""
+    """What no row says is refused with its flag, but for a start, which a place like it lends."""
     monkeypatch.chdir(tmp_path)
     flags = ("--platform", "aws-lambda,fargate", "--workers", 4, "--base-memory", 300)
     done = plan(fast, *flags)
     assert done.exit_code == 2
     assert "the catalogue has no vcpu_flops_per_s of fargate: give --flops-per-vcpu" in done.stderr
-    done = plan(fast, "--platform", "aws-lambda", *flags[2:], "--memory", 1024)
+    fargate = ("--flops-per-vcpu", 38.5, "--uplink", 70, "--downlink", 70)
+    done = plan(fast, "--platform", "fargate", *flags[2:], *fargate, "--memory", 1024)
     assert done.exit_code == 0, done.stderr
-    assert "the catalogue has no cold_start_s of aws-lambda: a start counts only" in done.stdout
+    said = "fargate has a start of 29.3 s, as of vm-c5-xlarge: say another with --cold-start"
+    assert said in done.stdout
     given = (
-        *("--cold-start", "1,30", "--flops-per-vcpu", 38.5, "--uplink", 70, "--downlink", 70),
+        *("--cold-start", "1,30", *fargate),
         *("--memory", "1024,2048", "--output", "plan.json"),
     )
     done = plan(fast, *flags, *given, "--json")

@@ -49,7 +49,7 @@ def subject(function: str, directory: Path) -> Any:
     ("keywords", "of", "without"),
     [
         (SettingKeywords, Settings, set()),
-        (ChoiceKeywords, PlanQuery, {"goal", "time_limit_s"}),
+        (ChoiceKeywords, PlanQuery, {"goal", "time_limit_s", "reaching"}),
         (ScenarioKeywords, Scenario, set()),
         (ChangeKeywords, Changes, set()),
     ],

@@ -21,7 +21,8 @@ from dayfly.runs.choosing import candidates as candidates_module
 from dayfly.runs.choosing import choice as choosing
 from dayfly.runs.choosing.candidate import DATA_PARALLEL, K_REDUCE, PIPELINE
 from dayfly.runs.choosing.candidates import proposed
-from dayfly.runs.choosing.choice import Choice, certainty, choice_of, tree
+from dayfly.runs.choosing.choice import Choice, certainty, choice_of
+from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked
@@ -160,6 +161,20 @@ def test_the_first_plan_says_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -
     # Layers, sizes, and divisors of 4 and of 8 micro-batches.
     assert asked == [6 * len(SIZES) * (3 + 4)]
     assert told == ["-"]
+
+
+def test_layers_are_merged_before_cuts_are_searched_and_the_plan_is_of_all_layers() -> None:
+    """By parameters, of which each of six layers has as much: two of them are one, each time."""
+    asked = replace(SMALL, merge_layers=3, merge_by="parameters")
+    found = choice_of([OVER_S3], asked)
+    cuts = [one.candidate.settings.cut for one in (point.plan for point in found.front.points)]
+    assert any(cuts)
+    assert all(set(cut) <= {2, 4} for cut in cuts)
+    (note,) = [one for one in found.notes if "merged" in one]
+    assert note.startswith("6 layers are merged by parameters to 3 at most")
+    assert "of cuts between merged layers" in certainty(found)
+    whole = choice_of([OVER_S3], replace(SMALL, merge_layers=6))
+    assert not [one for one in whole.notes if "merged" in one]
 
 
 def test_a_search_that_a_time_limit_ends_shows_its_certified_gap(

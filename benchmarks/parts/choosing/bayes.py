@@ -14,7 +14,7 @@ from __future__ import annotations
 import optuna
 
 from benchmarks.parts.choosing.answer import Answer, Goal
-from benchmarks.parts.choosing.merging import Merged, merged
+from benchmarks.parts.choosing.merging import merged
 from benchmarks.parts.choosing.pipeline_points import holds, plan_over_store, point
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore
@@ -35,10 +35,11 @@ def bayes(
 ) -> Answer[PipelinePlan]:
     """The best of all rounds for a pair of weights. groups: as of `miqp`."""
     small = merged(problem, groups)
+    p = small.merge(problem)
     found: list[Point[PipelinePlan]] = []
 
     def objective(trial: optuna.Trial) -> float:
-        plan = small.unmerged(_suggested(trial, small))
+        plan = small.unmerged(_suggested(trial, p))
         one = point(problem, plan)
         fits = holds(problem, plan)
         if fits:
@@ -52,8 +53,7 @@ def bayes(
     return Answer(goal.best(found), f"{rounds} rounds")
 
 
-def _suggested(trial: optuna.Trial, small: Merged) -> PipelinePlan:
-    p = small.problem
+def _suggested(trial: optuna.Trial, p: StagesOverStore) -> PipelinePlan:
     starts = [
         i for i in range(1, len(p.layers)) if trial.suggest_categorical(f"x{i}", (False, True))
     ]

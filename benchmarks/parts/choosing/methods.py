@@ -156,7 +156,7 @@ def _shards(size: Size, seed: int) -> Contest:
 def _merged_exactly(problem: StagesOverStore, goal: Goal, *, groups: int) -> Answer[PipelinePlan]:
     """What merging alone costs, whatever solves the rest."""
     small = merged(problem, groups)
-    found = exact(_front(small.problem), goal).point
+    found = exact(_front(small.merge(problem)), goal).point
     return Answer(found and point(problem, small.unmerged(found.plan)))
 
 

@@ -46,7 +46,7 @@ def miqp(
     if problem.mixed or problem.pipelined != (True,):
         raise ValueError("FuncPipe has one degree, and the pipelined scatter-reduce")
     small = merged(problem, groups)
-    program = _Program(small.problem, goal)
+    program = _Program(small.merge(problem), goal)
     program.model.setParam("limits/time", time_limit_s)
     program.model.optimize()
     proved = program.model.getStatus() in ("optimal", "gaplimit", "infeasible", "inforunbd")

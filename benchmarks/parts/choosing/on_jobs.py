@@ -38,6 +38,7 @@ from dayfly.planning.choose.from_profile import stages_problems
 from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem, StagesOverStore
+from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Profile
@@ -88,6 +89,7 @@ class _Job:
     wanted: JobSpec
     workers: int = FUNCTIONS
     vcpus: float = VCPUS
+    kind: FunctionKind = BY_MEMORY
 
     @property
     def profile(self) -> Profile:
@@ -168,6 +170,7 @@ def _within(job: _Job, deadline_s: float) -> list[_Method]:
         rate=0.0,
         step=1,
         vcpus_at_once=job.vcpus,
+        kind=job.kind,
     )
 
     def k_reduce(method: Callable[[Any, Goal], Answer[Any]], collective: str | None) -> _Answered:
@@ -247,6 +250,7 @@ def _stages(job: _Job) -> tuple[Problem, ...]:
         micro_batches=(max(1, batch // MICRO_SAMPLES),),
         functions_at_once=job.workers,
         vcpus_at_once=job.vcpus,
+        kind=job.kind,
     )
 
 
@@ -259,7 +263,8 @@ def beside(choice: Choice) -> Iterator[PaperChoice]:
     """
     best, asked = choice.chosen.plan, choice.asked
     target, wanted = best.candidate.target, best.candidate.wanted
-    job = _Job(target, wanted, asked.workers, asked.vcpus_of(target.profile))
+    kind = FunctionKind.of_settings(best.candidate.own)
+    job = _Job(target, wanted, asked.workers, asked.vcpus_of(target.profile), kind)
     within = _within(job, asked.goal.deadline_s or choice.chosen.seconds)
     weights = Goal(alpha1=1 / choice.chosen.usd, alpha2=1 / choice.chosen.seconds)
     for name, answered in [*within, *_quick(job, weights)]:
@@ -268,7 +273,7 @@ def beside(choice: Choice) -> Iterator[PaperChoice]:
             if own is None:
                 yield PaperChoice(method=name, why="it finds no plan")
                 continue
-            candidate = with_settings(best.candidate, own)
+            candidate = with_settings(best.candidate, {**own, **kind.settings, **asked.ends})
             option = predicted(candidate, MESSAGES_PER_S * asked.time_limit_s)
         except RequestError as refusal:
             yield PaperChoice(method=name, why=str(refusal))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import combinations, product
 
 from dayfly.planning.choose.front import Point
@@ -18,13 +18,20 @@ from dayfly.planning.choose.pipelines.problem import (
 )
 
 
-def every_point(problem: Problem) -> list[Point[PipelinePlan]]:
-    """What every plan takes."""
+def every_point(
+    problem: Problem, begins: Collection[int] | None = None
+) -> list[Point[PipelinePlan]]:
+    """What every plan takes.
+
+    Args:
+        problem: over a store or links.
+        begins: layers at which a stage may begin; None: any.
+    """
     plans = over_links(problem) if isinstance(problem, StagesOverLinks) else over_store(problem)
     return [
         Point(step_s(problem, plan), step_usd(problem, plan), plan)
         for plan in plans
-        if fits(problem, plan)
+        if (begins is None or set(plan.starts) <= set(begins)) and fits(problem, plan)
     ]
 
 

@@ -21,6 +21,7 @@ from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import dollars, number
+from dayfly.planning.choose.pipelines.merging import Merging
 from dayfly.planning.intervals import how_sure
 from dayfly.planning.profile import read_profile
 from dayfly.runs.choosing.choice import (
@@ -28,9 +29,9 @@ from dayfly.runs.choosing.choice import (
     PaperChoice,
     certainty,
     choice_of,
-    tree,
     where_in_words,
 )
+from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS
 from dayfly.runs.choosing.targets import Target, targets_of_job, targets_of_profiles
@@ -99,16 +100,26 @@ def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
         "epochs": flags["epochs"],
         "most_batch_size": flags["most_batch_size"],
         "time_limit_s": flags["time_limit"],
+        "target_loss": flags["target_loss"],
+        "target_accuracy": flags["target_accuracy"],
     }
     if flags["memory"] is not None:
         given["memory_mib"] = numbers("--memory", flags["memory"], "1024,3072")
     if flags["micro_batches"] is not None:
         given["micro_batches"] = numbers("--micro-batches", flags["micro_batches"], "4,16")
+    if flags["merge_layers"] is not None:
+        merging = Merging.parse(flags["merge_layers"])
+        given |= {"merge_layers": merging.most, "merge_by": merging.by}
     if flags["collective"] is not None:
         given["collectives"] = tuple(flags["collective"].split(","))
-    return PlanQuery(
+    asked = PlanQuery(
         goal=goal, **{name: value for name, value in given.items() if value is not None}
     )
+    if flags["curve"] is None:
+        return asked
+    from dayfly.runs.choosing.reaching import reaching  # it reads runs, which others do not need
+
+    return reaching(asked, flags["curve"])
 
 
 def goal_of(flags: Mapping[str, Any]) -> Goal:

@@ -10,103 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from dayfly.cli.choice_flags import CHOICE
 from dayfly.cli.flags import AsJson, Flag, Own, RunDir, function_settings, option, takes
 
 plans = typer.Typer()
 
-_FOR_A_JOB = "of a job; one for all, or one a platform"
-
 
 @plans.command()
-@takes(
-    "imitate",
-    platform=Flag(
-        str,
-        "Platforms of the catalogue; local: the job is measured on this machine.",
-        "the profiles'",
-        metavar="NAME,NAME,...",
-    ),
-    gpu=Flag(
-        str,
-        "GPU of functions, as T4 or T4:0.25; without --platform all platforms that have it.",
-        "what the platform has",
-        metavar="TYPE[:SHARE]",
-    ),
-    store=Flag(
-        str,
-        "Stores of the catalogue; vm-m5-large:2: two servers of that type; 'vm-*': type and number "
-        "are chosen; tcp://: containers that reach each other.",
-        "the profile's, or those of the platform's provider",
-        ("--price-store", "--store"),
-        metavar="NAME,NAME,...",
-    ),
-    deadline=Flag(str, "Choose the cheapest within it: 90, 90s, 30m or 2h.", metavar="TIME"),
-    budget=Flag(float, "Choose the fastest within it.", metavar="USD"),
-    weights=Flag(str, "Choose the least A1 dollars + A2 seconds.", metavar="A1,A2"),
-    objective=Flag(str, "Choose the fastest of all, or the cheapest.", metavar="time|cost"),
-    workers=Flag(int, "Functions at once, at most.", "64"),
-    vcpus=Flag(
-        float,
-        "vCPUs that all functions have together, at most, as Fargate's quota.",
-        "for a profile of this machine its cores",
-    ),
-    memory=Flag(
-        str,
-        "Memory sizes to choose among.",
-        "all of the profile's, or usual ones of the platform",
-        metavar="MIB,MIB,...",
-    ),
-    epochs=Flag(int, "Passes over the data.", "the job's"),
-    batch_size=Flag(int, "Samples a step, all workers.", "the job's"),
-    most_batch_size=Flag(
-        int,
-        "Choose the batch, too, up to so many samples, as FasDL does.",
-        "the batch is the job's",
-    ),
-    micro_batches=Flag(
-        str,
-        "Micro-batches of a step, all replicas' together, to choose among.",
-        "such as have 4 samples",
-        metavar="N,N,...",
-    ),
-    collective=Flag(
-        str,
-        "All-reduce algorithms of models that are not cut, to choose among.",
-        "all",
-        metavar="NAME,NAME,...",
-    ),
-    time_limit=Flag(float, "CPU time of search and re-ranking, at most, about.", "10", metavar="S"),
-    flops_per_vcpu=Flag(
-        str,
-        f"What training gets out of a vCPU, {_FOR_A_JOB}.",
-        "the catalogue's",
-        metavar="GFLOP/S,...",
-    ),
-    cold_start=Flag(
-        str,
-        f"From the request to the handler, {_FOR_A_JOB}.",
-        "the catalogue's, or 0",
-        metavar="S,...",
-    ),
-    uplink=Flag(
-        str,
-        f"Bandwidth of a function's connection to the store, {_FOR_A_JOB}.",
-        "the catalogue's",
-        metavar="MB/S,...",
-    ),
-    downlink=Flag(str, "The same from the store.", "the catalogue's", metavar="MB/S,..."),
-    latency=Flag(
-        str,
-        "Of a request, of a job; one for all, or one a store.",
-        "the catalogue's",
-        metavar="MS,...",
-    ),
-    base_memory=Flag(
-        float,
-        "A worker's memory without a model, in MiB, of a job.",
-        "a process's on this machine",
-    ),
-)
+@takes("imitate", **CHOICE)
 def plan(
     context: typer.Context,
     files: Annotated[
@@ -268,7 +179,7 @@ def profile(
 @plans.command()
 @takes(
     *("channel", "sync", "k", "aggregators", "compress", "virtual_workers", "cut", "replicas"),
-    "schedule",
+    *("schedule", "target_loss", "target_accuracy"),
     *("stage_memory", "lifetime", "cold_start", "checkpoint_every"),
     workers=Flag(str, "Functions at once.", "1", metavar="N,N,..."),
     memory=Flag(str, "A function's memory, in MiB.", "all of the profile's", metavar="MIB,MIB,..."),
@@ -286,6 +197,7 @@ def profile(
     ),
     epochs=Flag(int, "Passes over the data.", "the job's"),
     batch_size=Flag(int, "Samples a step, all workers.", "the job's"),
+    curve=CHOICE["curve"],
     gpu=Flag(
         str,
         "The profile's GPU, and the share of it that a function has, as T4:0.25.",
@@ -319,6 +231,7 @@ def predict(
             profile,
             *command.asked(context),
             {name: flags[name] for name in ("epochs", "batch_size")},
+            curve=flags["curve"],
             gpu=flags["gpu"],
             prices=flags["prices"],
             store=flags["store"],

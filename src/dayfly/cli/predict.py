@@ -59,6 +59,7 @@ def predict(
     several: Mapping[str, Sequence[Any]],
     of_the_job: Mapping[str, Any],
     *,
+    curve: str | None = None,
     gpu: str | None = None,
     prices: str | None = None,
     store: str | None = None,
@@ -71,6 +72,7 @@ def predict(
         given: settings.
         several: values of settings, each with each of the others.
         of_the_job: in place of what the profile says.
+        curve: a run that says how many epochs the target among the settings takes.
         gpu: as of `GpuRequest.parse`.
         prices, store: names in the catalogue; without a store it is the one that the profile names
             as its channel, if it does and has prices.
@@ -80,6 +82,13 @@ def predict(
         RequestError: for what the profile does not have, or a plan of several.
     """
     profile = read_profile(file)
+    reached = None
+    if curve is not None:
+        from dayfly.runs.choosing.reaching import epochs_by  # it reads runs
+
+        targets = {name: given.get(name) for name in ("target_loss", "target_accuracy")}
+        reached = epochs_by(curve, epochs=of_the_job.get("epochs"), **targets)
+        of_the_job = {**of_the_job, "epochs": reached.epochs}
     if gpu is not None:
         given = {**given, **_share(profile, GpuRequest.parse(gpu))}
     if store is None:
@@ -96,10 +105,13 @@ def predict(
         tree = {
             "job": profile.job,
             "predictions": [_tree(plan) for plan in rows],
+            "epochs_to_target": None if reached is None else asdict(reached),
             "output": None if output is None else str(output),
         }
         print(json.dumps(tree, allow_nan=False))
         return
+    if reached is not None:
+        print(f"{'epochs':<17}{reached}")
     if len(rows) == 1:
         _print_one(rows[0], store)
         if output is not None:

@@ -109,6 +109,10 @@ class ChoiceKeywords(TypedDict, total=False):
     batch_size: int | None
     epochs: int | None
     most_batch_size: int | None
+    merge_layers: int | None
+    merge_by: str
+    target_loss: float | None
+    target_accuracy: float | None
     least_predicted: int
 
 

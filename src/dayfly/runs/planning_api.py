@@ -16,6 +16,7 @@ from dayfly.runs.api import checked_settings, main_directory, overridden
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.query import TIME_LIMIT_S, Goal, PlanQuery
 from dayfly.runs.choosing.ranking import Option
+from dayfly.runs.choosing.reaching import reaching
 from dayfly.runs.choosing.targets import targets_of_job, targets_of_profiles
 from dayfly.runs.display import Display, Lines, StandardError
 from dayfly.runs.keywords import ChoiceKeywords, ProfileKeywords, check_keywords, shows
@@ -93,6 +94,7 @@ def plan(
     gpu: str | None = None,
     everywhere: bool = False,
     catalogue: str | Path | None = None,
+    curve: str | Path | None = None,
     **asked: Unpack[ChoiceKeywords],
 ) -> Front[Option]:
     """Chooses the best plans of a job over platforms and stores.
@@ -110,6 +112,8 @@ def plan(
             platforms those that have it.
         everywhere: all places of the catalogue, in place of platform, store and gpu.
         catalogue: directory of your own rows.
+        curve: a run of the job whose validations say how many epochs `target_loss` or
+            `target_accuracy` takes: its directory, or its URL.
         asked: what the choice is among, such as `workers` (most functions at once) or `memory_mib`;
             see `dayfly.runs.choosing.query.PlanQuery`.
 
@@ -122,9 +126,11 @@ def plan(
             and the nearest plan.
     """
     # Those left out are keywords of this function, or made of them.
-    check_keywords(asked, PlanQuery, without=("goal", "time_limit_s"), beside=plan)
+    check_keywords(asked, PlanQuery, without=("goal", "time_limit_s", "reaching"), beside=plan)
     goal = Goal(deadline_s=deadline_s, budget_usd=budget_usd)
     wanted = PlanQuery(goal=goal, time_limit_s=time_limit_s, **asked)
+    if curve is not None:
+        wanted = reaching(wanted, curve)
     own = None if catalogue is None else Path(catalogue).expanduser()
     if everywhere and (platform or store or gpu is not None):
         raise RequestError(

@@ -40,11 +40,11 @@ def _exact(problem: Any, goal: Goal) -> Answer[Any]:
 
 @cache
 def _front(problem: Any) -> Any:
-    return choose(merged(problem, GROUPS).problem).front
+    return choose(merged(problem, GROUPS).merge(problem)).front
 
 
 def _tpdmp(problem: Any, goal: Goal) -> Answer[Any]:
-    return tpdmp(merged(problem, GROUPS).problem, goal)
+    return tpdmp(merged(problem, GROUPS).merge(problem), goal)
 
 
 def _tpdmp_of_two(problem: Any, goal: Goal) -> Answer[Any]:

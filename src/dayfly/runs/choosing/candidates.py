@@ -32,6 +32,7 @@ from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.known import KnownPlans
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
+from dayfly.planning.choose.pipelines.merging import MergedLayers
 from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
@@ -314,18 +315,19 @@ def _pipelines_of(
     found: dict[Settings, Candidate] = {}
     spare_mib, gap = 0.0, 0.0
     for last in (False, True):
-        problems = _cuts(target, asked, wanted, kind, spare_mib)
+        merged, problems = _cuts(target, asked, wanted, kind, spare_mib)
         choice = choose(*problems, time_limit_s=max(0.01, until - time.process_time()))
         gap = max(gap, choice.gap)
         excess = 0.0
         for point in choice.front.points:
             if not point.plan.starts:
                 continue  # not cut: the other planner's
-            limits = point.limits or _limits(target, asked, point.plan)
-            whole = Point(point.seconds * steps, point.usd * steps, point.plan, limits)
+            plan = merged.unmerged(point.plan)
+            limits = point.limits or _limits(target, asked, plan)
+            whole = Point(point.seconds * steps, point.usd * steps, plan, limits)
             if not compared:
-                whole = at_target(target, whole, point.plan.functions)
-            own = pipeline_settings(point.plan) | kind.settings
+                whole = at_target(target, whole, plan.functions)
+            own = pipeline_settings(plan) | kind.settings
             one = candidate_of(target, PIPELINE, whole, own, wanted)
             one = as_run(one) if compared else one
             over = excess_mib(one)
@@ -351,14 +353,15 @@ def search_work(target: Target, asked: PlanQuery) -> int:
     micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
     degrees = sum(m % d == 0 for m in micro_batches for d in range(1, m + 1))
     sizes = len(limited(target.of_sizes(asked.memory_mib).profile))
-    return len(target.profile.layers) * sizes * degrees
+    return min(len(target.profile.layers), asked.merging().most) * sizes * degrees
 
 
 def _cuts(
     target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, spare_mib: float = 0.0
-) -> tuple[Problem, ...]:
+) -> tuple[MergedLayers, tuple[Problem, ...]]:
+    """The problems of the merged layers, which are the same in all of them."""
     micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
-    return stages_problems(
+    problems = stages_problems(
         target.profile,
         target.platform,
         batch_size=wanted.batch_size,
@@ -367,6 +370,19 @@ def _cuts(
         vcpus_at_once=asked.vcpus_of(target.profile),
         kind=kind,
         spare_mib=spare_mib,
+    )
+    merged = MergedLayers.of(problems[0], asked.merging())
+    return merged, tuple(map(merged.merge, problems))
+
+
+def merging_words(target: Target, asked: PlanQuery) -> str:
+    """Returns how layers are merged before cuts are searched, a sentence; empty: they are not."""
+    merging, count = asked.merging(), len(target.profile.layers)
+    if not search_work(target, asked) or count <= merging.most:
+        return ""
+    return (
+        f"{count} layers are merged by {merging.by} to {merging.most} at most, and cuts within a "
+        f"merged layer are not searched: --merge-layers {count} searches all"
     )
 
 
@@ -381,7 +397,8 @@ def _all_beaten(
     def at(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
         return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
 
-    return all_beaten(_cuts(target, asked, wanted, kind), known, at)
+    _, problems = _cuts(target, asked, wanted, kind)
+    return all_beaten(problems, known, at)
 
 
 def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:

@@ -15,21 +15,20 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
 from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
-from dayfly.runs.choosing.candidate import Candidate, over
+from dayfly.runs.choosing.candidate import Candidate, over, with_settings
 from dayfly.runs.choosing.candidates import (
     CLOSED_FORM_ERROR,
     MOST_NEAR,
     Proposed,
     beaten,
     in_order,
+    merging_words,
     proposed,
     search_work,
 )
@@ -244,6 +243,8 @@ def choice_of(
     candidates = _together([candidate for one in found for candidate in one.candidates])
     if known is not None:
         candidates = [one for one in candidates if not beaten(one, known)]
+    if asked.ends:
+        candidates = [with_settings(one, {**one.own, **asked.ends}) for one in candidates]
     notes = [
         f"{target}, {planner}: {why}"
         for target, one in zip(targets, found, strict=True)
@@ -259,7 +260,8 @@ def choice_of(
             f"{closed} of the front are predicted by closed forms, as their messages are too many "
             "for the time limit: allow more with --time-limit"
         )
-    notes += least_times(best.front)
+    notes += asked.target_words + least_times(best.front)
+    notes += filter(None, (merging_words(target, asked) for target in targets))
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")
     notes += [note for target in targets for note in target.notes]
@@ -326,73 +328,9 @@ def certainty(choice: Choice) -> str:
         if choice.gap == 0.0
         else f"Within {choice.gap:.1%} of the optimum of the planners' models"
     )
+    if any(merging_words(target, choice.asked) for target in choice.targets):
+        within += ", of cuts between merged layers"
     return (
         f"{within}, re-ranked in virtual time: {choice.predicted} predicted of "
         f"{choice.considered} plans, in {choice.took_s:.2g} s."
     )
-
-
-def tree(choice: Choice, output: str | None = None) -> dict[str, Any]:
-    """For JSON."""
-    return {
-        "job": choice.job,
-        "places": [
-            {"platform": one.platform.name, "store": one.profile.channel} for one in choice.targets
-        ],
-        "front": [_point(choice, point) for point in choice.front.points],
-        "chosen": choice.front.points.index(choice.chosen),
-        "why": choice.words,
-        "certainty": certainty(choice),
-        "stores": [_beside(one) for one in choice.stores],
-        "why_store": choice.store_words or None,
-        "gap": choice.gap,
-        "considered": choice.considered,
-        "predicted": choice.predicted,
-        "notes": list(choice.notes),
-        "took_s": choice.took_s,
-        "output": output,
-    }
-
-
-def _beside(one: Beside) -> dict[str, Any]:
-    said = None if one.option is None else one.option.prediction
-    return {
-        "store": one.store,
-        "total_s": None if said is None else said.total_s,
-        "seconds": None if said is None else said.total_s,  # its old name
-        "usd": None if said is None else said.cost_usd,
-        "breakdown_s": None if one.option is None else one.option.run_breakdown,
-        "usd_by_kind": None if said is None else dict(said.by_kind),
-        "why": one.why or None,
-    }
-
-
-def _point(choice: Choice, point: Point[Option]) -> dict[str, Any]:
-    option, one = point.plan, point.plan.candidate
-    plan = option.plan
-    return {
-        "startup_s": option.prediction.startup_s,
-        "train_s": option.prediction.train_s,
-        "total_s": option.prediction.total_s,
-        "seconds": point.seconds,  # the old name of total_s
-        "usd": point.usd,
-        "words": one.words,
-        "kind": one.kind,
-        "platform": one.target.platform.name,
-        "store": one.target.profile.channel,
-        "needs": one.target.needs(one.settings.workers),
-        "sure": one.target.sure,
-        "derived": list(one.target.derived),
-        "settings": plan.settings,
-        "job": plan.job,
-        "step_s": option.prediction.step_s,
-        "breakdown_s": option.run_breakdown,
-        "usd_by_kind": dict(option.prediction.by_kind),
-        "memory_mib": list(option.prediction.memory_mib),
-        "invocations": option.prediction.invocations,
-        "interval": dump(option.prediction.interval),
-        "warnings": list(option.prediction.warnings),
-        "by": option.by,
-        "limits": list(point.limits),
-        "marks": list(choice.marks(point)),
-    }

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import DELTA, Front, Point, dollars, explained, number, seconds
+from dayfly.planning.choose.pipelines.merging import MOST_LAYERS, Merging
+from dayfly.planning.choose.pipelines.merging import TIME as BY_TIME
+from dayfly.planning.curves import EpochsToTarget
 from dayfly.planning.profile import Profile
+from dayfly.runs.settings import Settings
 
 P = TypeVar("P")
 
@@ -135,6 +139,12 @@ class PlanQuery:
         batch_size: in place of the job's.
         epochs: in place of the job's.
         most_batch_size: the batch may be chosen, too, up to so many samples, as FasDL does.
+        merge_layers: layers at most that cuts are searched between; of a model of more, neighbours
+            become one (`dayfly.planning.choose.pipelines.merging`); None: `MOST_LAYERS`.
+        merge_by: of which the merged layers have equal shares: time, parameters or activations.
+        target_loss: of validations, at which the run ends, as `Settings` has it.
+        target_accuracy: of validations, likewise.
+        reaching: how `epochs` follows from the target; None: they were said, or are the job's.
         time_limit_s: most CPU seconds of search and re-ranking, about.
         least_predicted: plans that are re-ranked, more if it takes no time to speak of.
 
@@ -151,6 +161,11 @@ class PlanQuery:
     batch_size: int | None = None
     epochs: int | None = None
     most_batch_size: int | None = None
+    merge_layers: int | None = None
+    merge_by: str = BY_TIME
+    target_loss: float | None = None
+    target_accuracy: float | None = None
+    reaching: EpochsToTarget | None = None
     time_limit_s: float = TIME_LIMIT_S
     least_predicted: int = 16
 
@@ -163,6 +178,36 @@ class PlanQuery:
             raise RequestError(f"--time-limit {self.time_limit_s:g}: give seconds above 0")
         if min(self.micro_batches, default=1) < 1:
             raise RequestError("--micro-batches: give numbers from 1")
+        self.merging()
+        Settings(**self.ends)
+        if self.reaching is not None and self.most_batch_size is not None:
+            raise RequestError(
+                "--curve is of one batch size, and how many epochs another one takes it does not "
+                "say: leave out --most-batch-size"
+            )
+
+    @property
+    def ends(self) -> dict[str, Any]:
+        """The settings of a run that end it at a target."""
+        given = {"target_loss": self.target_loss, "target_accuracy": self.target_accuracy}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def target_words(self) -> list[str]:
+        """What a person should know of the target, a sentence each; none without a target."""
+        if not self.ends:
+            return []
+        if self.reaching is None:
+            return [
+                "how many epochs the target takes nobody said: seconds and dollars are of all "
+                "epochs, and a run ends sooner if it reaches it (give --curve RUN)"
+            ]
+        return [f"{self.reaching}: that many are planned, and a run ends at the first that does"]
+
+    def merging(self) -> Merging:
+        """How layers are merged. Raises RequestError for what cannot be."""
+        most = MOST_LAYERS if self.merge_layers is None else self.merge_layers
+        return Merging(most, self.merge_by)
 
     def vcpus_of(self, profile: Profile) -> float:
         """That all functions have together at most."""
