@@ -173,6 +173,11 @@ def elements(layer: LayerBytes) -> tuple[int, ...]:
     return (-(-layer.trained // ITEM_BYTES),)
 
 
+def largest_tensor(layers: Sequence[LayerBytes]) -> int:
+    """Elements of the largest trained parameter of some layers."""
+    return max((max(elements(layer), default=0) for layer in layers), default=0)
+
+
 def moving(layer: LayerBytes) -> int:
     """Elements of a layer's buffers."""
     return -(-layer.buffers // ITEM_BYTES) if layer.moving is None else layer.moving

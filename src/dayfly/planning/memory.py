@@ -37,8 +37,8 @@ from dayfly.elementwise import most
 from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
-    elements,
     flat,
+    largest_tensor,
     moving,
     part_elements,
     stage_layers,
@@ -254,7 +254,7 @@ def holding(
     model = sum(layer.parameters + layer.buffers for layer in layers)
     trained = sum(layer.trained for layer in layers)
     state = trained * profile.state_per_trained_byte
-    largest = max((ITEM_BYTES * size for one in layers for size in elements(one)), default=0)
+    largest = ITEM_BYTES * largest_tensor(layers)
     samples = -(-c.batch_size // members)
     micro = -(-samples // c.pieces)
     validated = min(block_samples(c.batch_size), profile.validation_samples)
@@ -314,7 +314,7 @@ def _beside(
     kept: by this stage. least: what its layers pass on. See the module.
     """
     each = sum(layer.activations for layer in profile.layers)
-    largest = max((ITEM_BYTES * n for layer in profile.layers for n in elements(layer)), default=0)
+    largest = ITEM_BYTES * largest_tensor(profile.layers)
     held = _held(stage_size(profile, c, stage).passes, micro, each, largest)
     if held is None:
         return least, _GAPS * kept
@@ -364,10 +364,12 @@ def _wire(
     means = ChannelModel.of(profile)
     how = collective(c.collective, c.aggregators, members, c.virtual_workers)
     link = means.link(stage_size(profile, c, stage))
-    return sum(
-        cost_of(c.collective, how, AllReduce(members=members, length=n, link=link)).memory_bytes
-        for n in sorted(buffers, reverse=True)[: means.at_once]
-    )
+    largest = sorted(buffers, reverse=True)[: means.at_once]
+    held = {
+        n: cost_of(c.collective, how, AllReduce(members=members, length=n, link=link)).memory_bytes
+        for n in set(largest)
+    }
+    return sum(held[n] for n in largest)
 
 
 def _samples(step_bytes: float) -> float:

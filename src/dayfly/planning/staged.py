@@ -323,6 +323,22 @@ def _passage_plan(
     early: int,
 ) -> tuple[CompiledSchedule, tuple[int, ...]]:
     """Of a stage of the only replica."""
+    schedule = _passage(stages, stage, order, numbers, before, behind, chunk_bytes)
+    if not early:
+        return CompiledSchedule(schedule), ()
+    return _in_pieces(schedule, Work(BACKWARD, numbers[-1]), early)
+
+
+@lru_cache(maxsize=1024)
+def _passage(
+    stages: int,
+    stage: int,
+    order: str | None,
+    numbers: tuple[int, ...],
+    before: tuple[Boundary, ...],
+    behind: tuple[Boundary, ...],
+    chunk_bytes: int,
+) -> Schedule:
     make: MakeOrder = forward_only if order is None else ORDERS[order]
     step = PipelineStep(
         layout=Layout(stages, 1),
@@ -332,10 +348,7 @@ def _passage_plan(
         behind=dict(zip(numbers, behind, strict=False)),
         chunk_bytes=chunk_bytes,
     )
-    schedule = step.schedule()
-    if not early:
-        return CompiledSchedule(schedule), ()
-    return _in_pieces(schedule, Work(BACKWARD, numbers[-1]), early)
+    return step.schedule()
 
 
 def _in_pieces(

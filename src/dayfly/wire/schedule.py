@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import pairwise
 
 from dayfly.elementwise import least, most
@@ -167,9 +168,16 @@ def split(length: int, parts: int) -> tuple[Span, ...]:
 MOST_CHUNKS = 32
 
 
-def chunks(span: Span, chunk: int, most: int = MOST_CHUNKS) -> tuple[Span, ...]:
-    """A span in chunks of `chunk` elements or more, at most `most`, one at least."""
-    parts = max(1, min(most, len(span) // max(1, chunk)))
+def chunk_count(length: int, chunk: int, limit: int = MOST_CHUNKS) -> int:
+    """Returns how many `chunks` so many elements have; elementwise."""
+    found: int = most(1, least(limit, length // max(1, chunk)))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def chunks(span: Span, chunk: int, limit: int = MOST_CHUNKS) -> tuple[Span, ...]:
+    """A span in chunks of `chunk` elements or more, at most `limit`, one at least."""
+    parts = chunk_count(len(span), chunk, limit)
     return tuple(
         Span(span.start + one.start, span.start + one.stop) for one in split(len(span), parts)
     )
@@ -210,21 +218,24 @@ class CompiledSchedule:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        order = {lane: number for number, lane in enumerate(Lane)}
+        ops = schedule.ops
+        put, get, fetch = Kind.PUT, Kind.GET, Kind.FETCH
         #: Of each operation, its lane's number in `Lane`.
-        self.numbers = tuple(order[op.lane] for op in schedule)
-        self.lanes = {
-            lane: tuple(at for at, its in enumerate(self.numbers) if its == number)
-            for lane, number in order.items()
-        }
+        self.numbers = tuple(
+            [0 if op.kind is put else 1 if op.kind is get or op.kind is fetch else 2 for op in ops]
+        )
+        queues: list[list[int]] = [[] for _ in Lane]
+        for at, number in enumerate(self.numbers):
+            queues[number].append(at)
+        self.lanes = {lane: tuple(queue) for lane, queue in zip(Lane, queues, strict=True)}
         #: Of each operation, the elements of its span.
-        self.lengths = tuple(op.span.stop - op.span.start for op in schedule)
+        self.lengths = tuple([op.span.stop - op.span.start for op in ops])
         #: Elements of the largest message.
         self.largest = max(
-            (n for n, op in zip(self.lengths, schedule, strict=True) if op.name is not None),
+            (n for n, op in zip(self.lengths, ops, strict=True) if op.name is not None),
             default=0,
         )
-        self.waits_for = tuple(len(op.after) for op in schedule)
+        self.waits_for = tuple([len(op.after) for op in ops])
         self.sums = {
             name: at
             for at, op in enumerate(schedule)

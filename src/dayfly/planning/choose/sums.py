@@ -3,8 +3,8 @@
     rows      algorithm, and K of k-reduce: 1 to W
     columns   buckets of a step; what a validation sums
 
-Each figure is what `cost` of the algorithm says (`wire.collectives`). K-REDUCE has by far the most
-rows, and its cost holds for arrays, so that all of W and K are asked for at once.
+Each figure is what `cost` of the algorithm says (`wire.collectives`). dayfly's own costs hold for
+arrays, so that each is asked for all W, and K, at once. Those of others are asked one by one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import cast
 import numpy as np
 
 from dayfly.catalogue.store import StoreFacts
-from dayfly.planning.choose.arrays import Array, Ints, on_arrays
+from dayfly.planning.choose.arrays import Array, on_arrays
 from dayfly.planning.configuration import ITEM_BYTES, Flat, flat
 from dayfly.planning.data_parallel import TAIL, summed_numbers
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.wire.collectives import K_REDUCE, collective
+from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, collective
 from dayfly.wire.collectives.cost import AllReduce
-from dayfly.wire.collectives.k_reduce import reduce_cost
+from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.collectives.virtual_cost import cost_of
 
 
@@ -74,9 +74,11 @@ class SumTable:
         self._store, self._collectives, self._workers = store, collectives, workers
         means = ChannelModel.of(profile)
         self._link, self._at_once = means.link(size), means.at_once
-        self._lengths, self._of_bucket = np.unique(self.flat.buckets, return_inverse=True)
-        self._measured = np.array([summed_numbers(profile, batch_size)])
-        self._k_reduce: dict[int, list[dict[str, Array]]] = {}
+        lengths, self._of_bucket = np.unique(self.flat.buckets, return_inverse=True)
+        measured = np.array([summed_numbers(profile, batch_size)])
+        self._lengths = ((lengths, ITEM_BYTES), (measured, 8))
+        #: By algorithm and workers: of gradients, and of validations.
+        self._costs: dict[tuple[str, int], list[dict[str, Array]]] = {}
         self._found: dict[int, Sums] = {}
 
     def of(self, workers: int) -> Sums:
@@ -90,14 +92,11 @@ class SumTable:
         named: list[tuple[str, int | None]] = []
         gradients, measured = [], []
         for name in names:
-            if name == K_REDUCE:
-                named += [(name, k) for k in range(1, workers + 1)]
-                gradients.append(self._of_k_reduce(workers, 0))
-                measured.append(self._of_k_reduce(workers, 1))
-                continue
-            named.append((name, None))
-            gradients.append(self._of(name, workers, self._lengths))
-            measured.append(self._of(name, workers, self._measured, itemsize=8))
+            ks = range(1, workers + 1) if name == K_REDUCE and workers > 1 else (None,)
+            named += [(name, k) for k in ks]
+            of_gradients, of_validation = self._of(name, workers)
+            gradients.append(of_gradients)
+            measured.append(of_validation)
         # (rows, buckets) of each figure.
         by_length = {what: np.concatenate([one[what] for one in gradients]) for what in _FIGURES}
         of = {what: by_length[what][:, self._of_bucket] for what in _FIGURES}
@@ -113,37 +112,46 @@ class SumTable:
             held.sum(axis=1),
         )
 
-    def _of(
-        self, name: str, workers: int, lengths: Ints, itemsize: int = ITEM_BYTES
-    ) -> dict[str, Array]:
-        """Each figure of `Cost`, (1, lengths)."""
-        how = collective(name, None, workers)
-        each = [
-            cost_of(name, how, self._asked(workers, length, itemsize))
-            for length in lengths.tolist()
-        ]
-        return {what: np.array([[getattr(one, what) for one in each]]) for what in _FIGURES}
+    def _of(self, name: str, workers: int) -> list[dict[str, Array]]:
+        """Each figure of `Cost`, (rows, lengths), of gradients, and of validations."""
+        if (name, workers) not in self._costs:
+            own = name == K_REDUCE or name in COLLECTIVES.built_in
+            find = self._together if own and workers > 1 else self._one_by_one
+            self._costs |= {(name, n): costs for n, costs in find(name, workers).items()}
+        return self._costs[name, workers]
 
-    def _of_k_reduce(self, workers: int, which: int) -> dict[str, Array]:
-        """The same of each K, (K, lengths). which: 0 of gradients, 1 of validations."""
-        if workers not in self._k_reduce:
-            # Of many numbers of workers together, as their cost holds for arrays.
-            numbers = [n for n in self._workers if n >= workers]
-            few = sum(pairs <= _PAIRS for pairs in accumulate(numbers)) or 1
-            numbers = numbers[:few]
-            n = np.repeat(numbers, numbers)[:, None]
-            k = np.concatenate([np.arange(1, one + 1) for one in numbers])[:, None]
-            ends = np.cumsum(numbers)[:-1]
-            both = []
-            for lengths, itemsize in ((self._lengths, ITEM_BYTES), (self._measured, 8)):
-                asked = self._asked(cast("int", n), cast("int", lengths), itemsize)
-                cost = reduce_cost(asked, aggregators=cast("int", k))
-                shape = len(k), len(lengths)
-                figures = {w: np.broadcast_to(getattr(cost, w), shape) for w in _FIGURES}
-                both.append({what: np.split(one, ends) for what, one in figures.items()})
-            for at, one in enumerate(numbers):
-                self._k_reduce[one] = [{what: rows[at] for what, rows in of.items()} for of in both]
-        return self._k_reduce[workers][which]
+    def _together(self, name: str, workers: int) -> dict[int, list[dict[str, Array]]]:
+        """Of so many workers and more."""
+        numbers = [n for n in self._workers if n >= workers]
+        rows = numbers if name == K_REDUCE else [1] * len(numbers)
+        few = sum(pairs <= _PAIRS for pairs in accumulate(rows)) or 1
+        numbers, rows = numbers[:few], rows[:few]
+        n = np.repeat(numbers, rows)[:, None]
+        k = np.concatenate([np.arange(1, one + 1) for one in rows])[:, None]
+        how = k_reduce(cast("int", k)) if name == K_REDUCE else COLLECTIVES[name]
+        assert how.cost is not None, f"{name} states its cost"
+        found: dict[int, list[dict[str, Array]]] = {one: [] for one in numbers}
+        for lengths, itemsize in self._lengths:
+            cost = how.cost(self._asked(cast("int", n), cast("int", lengths), itemsize))
+            shape = len(n), len(lengths)
+            for what in _FIGURES:
+                whole = np.broadcast_to(getattr(cost, what), shape)
+                for one, part in zip(numbers, np.split(whole, np.cumsum(rows)[:-1]), strict=True):
+                    if what == _FIGURES[0]:
+                        found[one].append({})
+                    found[one][-1][what] = part
+        return found
+
+    def _one_by_one(self, name: str, workers: int) -> dict[int, list[dict[str, Array]]]:
+        """Of so many workers."""
+        how, found = collective(name, None, workers), []
+        for lengths, itemsize in self._lengths:
+            asked = [self._asked(workers, length, itemsize) for length in lengths.tolist()]
+            each = [cost_of(name, how, one) for one in asked]
+            found.append(
+                {what: np.array([[getattr(one, what) for one in each]]) for what in _FIGURES}
+            )
+        return {workers: found}
 
     def _asked(self, members: int, length: int, itemsize: int) -> AllReduce:
         return AllReduce(members=members, length=length, link=self._link, itemsize=itemsize)
@@ -160,7 +168,7 @@ class SumTable:
         return asked + on_arrays(store.transfer_usd)(up, down)
 
 
-#: Numbers of workers, each with all K, of which costs are found together.
+#: Rows of which costs are found together.
 _PAIRS = 20_000
 #: Of `Cost`.
 _FIGURES = ("seconds", "carried_s", "memory_bytes", "puts", "gets", "bytes_up", "bytes_down")

@@ -9,7 +9,7 @@
 An algorithm is a function `cost(one: AllReduce) -> Cost` (`Collective.cost`). It states its phases,
 its messages and its memory. `AllReduce.costs` makes requests, bytes and CPU time from the messages,
 as they depend on the channel alone. The conformance suite holds the cost to the schedule. Costs of
-K-REDUCE are asked for many at once, too: members, length and K are arrays then (`elementwise`).
+dayfly's own are asked for many at once, too: members, length and K are arrays then (`elementwise`).
 
 n: members; s: bytes of the buffer; w: bytes a second of a link; t_lat: its latency.
 """
@@ -24,7 +24,7 @@ from functools import cached_property
 from dayfly.elementwise import by_value, choice, least, most, rounded
 from dayfly.wire.channels.kind import MessageCost, one_request
 from dayfly.wire.keys import HEADER_BYTES
-from dayfly.wire.schedule import MOST_CHUNKS, Span, chunks, width
+from dayfly.wire.schedule import MOST_CHUNKS, chunk_count, width
 from dayfly.wire.streams import Direction
 
 
@@ -230,13 +230,13 @@ class AllReduce:
         """How often a message for everyone leaves its sender."""
         return self.members - 1 if self.link.direct else 1
 
-    def chunks_of_splits(self, most: int = MOST_CHUNKS) -> tuple[int, int]:
+    def chunks_of_splits(self, limit: int = MOST_CHUNKS) -> tuple[int, int]:
         """Returns the chunks of the largest split, and of all: the buffer has a split a member."""
-        least, larger = divmod(self.length, self.members)
-        of_larger = len(chunks(Span(0, least + 1), self.chunk, most))
-        of_least = len(chunks(Span(0, least), self.chunk, most))
+        size, larger = divmod(self.length, self.members)
+        of_larger = chunk_count(size + 1, self.chunk, limit)
+        of_least = chunk_count(size, self.chunk, limit)
         whole = larger * of_larger + (self.members - larger) * of_least
-        return (of_larger if larger else of_least), whole
+        return choice(larger, of_larger, of_least), whole
 
     def up(self, nbytes: float, senders: int, count: int = 1, *, everyone: bool = False) -> Phase:
         """Returns the phase in which members put a row of messages.

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from dayfly.elementwise import least, most
 from dayfly.wire.collectives.base import Collective
 from dayfly.wire.collectives.cost import AllReduce, Cost, Phase
 from dayfly.wire.collectives.k_reduce import traffic
@@ -79,8 +80,9 @@ def sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:
 
 
 def lag(count: int) -> int:
-    """How many chunks later sums come, of so many chunks."""
-    return min(count, max(_LEAST_LAG, -(-count // 2)))
+    """How many chunks later sums come, of so many chunks; elementwise."""
+    found: int = least(count, most(_LEAST_LAG, -(-count // 2)))
+    return found
 
 
 class _Overlapped:
@@ -201,15 +203,15 @@ def cost(one: AllReduce) -> Cost:
     add_s = (n - 1) * chunk * one.link.reduce_s_per_byte
     hidden_s = (lag(count) - 1) * down.down_s / (2 * count)
     up_late_s, down_late_s = one.link.up.latency_s, one.link.down.latency_s
-    missing_s = max(0.0, up_q + one.link.late_s + add_s - hidden_s)
-    by_down_s = up_q + up_late_s + max(down.length_s, down.down_s + missing_s + down_late_s)
+    missing_s = most(0.0, up_q + one.link.late_s + add_s - hidden_s)
+    by_down_s = up_q + up_late_s + most(down.length_s, down.down_s + missing_s + down_late_s)
     ready_s = parts.length_s + down_q + down_late_s + add_s
-    last_s = max((n - 1) * down_q, copies_s + down_q)
-    by_up_s = max(up.length_s, ready_s + sums_up.length_s) + last_s + down_late_s
-    whole_s = max(by_down_s, by_up_s)
-    carried_s = max(
-        up_q + down.down_s + max(0.0, up_q + add_s - hidden_s),
-        max(up.up_s, parts.up_s + down_q + add_s + sums_up.up_s) + last_s,
+    last_s = most((n - 1) * down_q, copies_s + down_q)
+    by_up_s = most(up.length_s, ready_s + sums_up.length_s) + last_s + down_late_s
+    whole_s = most(by_down_s, by_up_s)
+    carried_s = most(
+        up_q + down.down_s + most(0.0, up_q + add_s - hidden_s),
+        most(up.up_s, parts.up_s + down_q + add_s + sums_up.up_s) + last_s,
     )
     phase = Phase(whole_s, up_s=up.up_s + copies_s, down_s=down.down_s, late_s=whole_s - carried_s)
     return one.costs((phase,), traffic(one, whole, whole), one.held_bytes(chunk, waiting=n))

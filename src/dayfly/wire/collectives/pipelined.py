@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from dayfly.elementwise import most
 from dayfly.wire.collectives.base import Collective
 from dayfly.wire.collectives.cost import AllReduce, Cost, Phase
 from dayfly.wire.collectives.k_reduce import PART, SUM, sums_at, traffic
@@ -79,8 +80,8 @@ def cost(one: AllReduce) -> Cost:
     """
     n, part = one.members, one.nbytes / one.members
     up, down = one.up(part, n), one.down(part, n)
-    steps_s = up.length_s + (n - 2) * max(up.length_s, down.length_s) + down.length_s
-    carried_s = up.up_s + (n - 2) * max(up.up_s, down.down_s) + down.down_s
+    steps_s = up.length_s + (n - 2) * most(up.length_s, down.length_s) + down.length_s
+    carried_s = up.up_s + (n - 2) * most(up.up_s, down.down_s) + down.down_s
     return one.costs(
         (
             Phase(

@@ -21,6 +21,7 @@ import math
 from collections.abc import Set
 from dataclasses import replace
 
+from dayfly.elementwise import choice, least, most, rounded
 from dayfly.wire.collectives.base import Collective, no_sums
 from dayfly.wire.collectives.cost import AllReduce, Cost, DirectionModel, MessageCount, Phase
 from dayfly.wire.keys import SERVER
@@ -33,6 +34,7 @@ from dayfly.wire.schedule import (
     Span,
     alone,
     check_rank,
+    chunk_count,
     chunks,
     width,
 )
@@ -80,7 +82,7 @@ def cost(one: AllReduce) -> Cost:
     through when all of these are.
     """
     n, link = one.members, one.link
-    count = len(chunks(Span(0, one.length), one.chunk))
+    count = chunk_count(one.length, one.chunk)
     chunk = one.nbytes / count
     up, down = (replace(line, store_bytes_per_s=math.inf) for line in (link.up, link.down))
     at_server_s = n * chunk * one.groups / link.up.store_bytes_per_s
@@ -88,7 +90,8 @@ def cost(one: AllReduce) -> Cost:
 
     def length_s(up_s: float, down_s: float) -> float:
         served_s = first_up_s + (count - 1) * at_server_s + first_down_s
-        return max(up_s + first_down_s, first_up_s + down_s, served_s) + 2 * at_server_s
+        slowest_s: float = most(most(up_s + first_down_s, first_up_s + down_s), served_s)
+        return slowest_s + 2 * at_server_s
 
     busy_up_s, busy_down_s = (count * line.occupied_s(chunk) for line in (up, down))
     carried_s = length_s(busy_up_s, busy_down_s)
@@ -102,9 +105,9 @@ def cost(one: AllReduce) -> Cost:
 
 def _first_s(line: DirectionModel, chunk_bytes: float, count: int) -> float:
     each_s = line.occupied_s(chunk_bytes)
-    if each_s <= line.direction.piece_s:
-        return each_s
-    return each_s * min(count, width(line.in_flight, line.chunk_bytes, round(chunk_bytes)))
+    beside = least(count, width(line.in_flight, line.chunk_bytes, rounded(chunk_bytes)))
+    found: float = each_s * choice(each_s <= line.direction.piece_s, 1, beside)
+    return found
 
 
 PUSH_PULL = Collective(schedule=push_pull, sums=no_sums, cost=cost, server=True)

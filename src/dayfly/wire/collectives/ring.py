@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from dayfly.elementwise import most
 from dayfly.wire.collectives.base import Collective, no_sums
 from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
 from dayfly.wire.schedule import (
@@ -98,11 +99,11 @@ def cost(one: AllReduce) -> Cost:
     up, down = one.up(chunk, n, count), one.down(chunk, n, count)
 
     def length_s(split_s: float, hop_s: float, first_s: float) -> float:
-        return (2 * (n - 1) - 1) * max(split_s, hop_s) + split_s - first_s + hop_s
+        return (2 * (n - 1) - 1) * most(split_s, hop_s) + split_s - first_s + hop_s
 
     late_s, hop_s = one.link.late_s, (up.up_s + down.down_s) / count
-    round_s = max(up.up_s, down.down_s)
-    row_s = max(up.length_s - one.link.up.latency_s, down.length_s - one.link.down.latency_s)
+    round_s = most(up.up_s, down.down_s)
+    row_s = most(up.length_s - one.link.up.latency_s, down.length_s - one.link.down.latency_s)
     long_s = length_s(row_s, hop_s + late_s, round_s / count)
     short_s = length_s(round_s, hop_s, round_s / count)
     busy_s = 2 * (n - 1) * round_s

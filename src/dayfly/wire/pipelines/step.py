@@ -29,7 +29,7 @@ What a rank has put stays in the channel, as a rank that starts again reads its 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -245,22 +245,30 @@ class PipelineStep:
             return _of(self.behind, work).activation_bytes
         return _of(self.before, work).gradient_bytes
 
-    def _input(self, work: Work) -> Iterator[tuple[Name, Span]]:
+    def _input(self, work: Work) -> list[tuple[Name, Span]]:
         """The messages that come in for a pass, and where in their part."""
-        source = self.stage_rank.stage + (-1 if work.what == FORWARD else 1)
-        for phase, span in self._chunks(work, self._input_bytes(work)):
-            yield Name(phase, self._rank(source), self._rank(self.stage_rank.stage)), span
+        mine = self.stage_rank.stage
+        source = mine + (-1 if work.what == FORWARD else 1)
+        return self._messages(work, self._input_bytes(work), source, mine)
 
-    def _output(self, work: Work) -> Iterator[tuple[Name, Span]]:
+    def _output(self, work: Work) -> list[tuple[Name, Span]]:
         """The messages that a pass sends, and where in their part."""
-        destination = self.stage_rank.stage + (1 if work.what == FORWARD else -1)
-        for phase, span in self._chunks(work, self._output_bytes(work)):
-            yield Name(phase, self._rank(self.stage_rank.stage), self._rank(destination)), span
+        mine = self.stage_rank.stage
+        destination = mine + (1 if work.what == FORWARD else -1)
+        return self._messages(work, self._output_bytes(work), mine, destination)
 
-    def _chunks(self, work: Work, size: int) -> Iterator[tuple[str, Span]]:
-        if size:
-            for chunk, span in enumerate(chunks(Span(0, size), self.chunk_bytes)):
-                yield f"{_LETTER[work.what]}{work.micro_batch}-{chunk}", span
+    def _messages(
+        self, work: Work, size: int, source: int, destination: int
+    ) -> list[tuple[Name, Span]]:
+        """So many bytes in chunks, from stage to stage."""
+        if not size:
+            return []
+        phase = f"{_LETTER[work.what]}{work.micro_batch}"
+        one, other = self._rank(source), self._rank(destination)
+        return [
+            (Name(f"{phase}-{chunk}", one, other), span)
+            for chunk, span in enumerate(chunks(Span(0, size), self.chunk_bytes))
+        ]
 
     def _rank(self, stage: int) -> int:
         return self.layout.rank(stage, self.stage_rank.replica)
