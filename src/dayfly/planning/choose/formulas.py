@@ -25,8 +25,11 @@ reproduce the papers' figures are in benchmarks/parts/papers/formulas/.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 
-from dayfly.wire.collectives.k_reduce import k_reduce_requests
+from dayfly.wire.collectives.cost import over_plain_links
+from dayfly.wire.collectives.k_reduce import SCATTER_REDUCE, k_reduce_requests, reduce_cost
+from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.ring import ring_s
 
 
@@ -50,23 +53,16 @@ def communication_s(
     down_bytes_per_s: float,
     latency_s: float,
 ) -> float:
-    """Equation 3 corrected: an aggregator sends itself nothing, and four phases pay a latency.
+    """Equation 3 corrected: the collective's own cost (`wire.collectives.k_reduce`).
 
-    With u = S_s/tp_up and v = S_s/tp_down, an aggregator has uploaded after (K-1) u, and summed up
-    after (W-1) v more. Only the last one, in charge of the shard that others upload last, may
-    have to wait for that: its parts of aggregators take (K-1) v, and those of the W-K others are
-    there a u later. It uploads its sum in u, and reads K-1 others; who aggregates nothing reads K.
-    Exact in virtual time if K divides the buffer.
+    An aggregator sends itself nothing, and four phases pay a latency. Exact in virtual time if K
+    divides the buffer.
     """
-    n, k = workers, aggregators
-    if n == 1:
+    if workers == 1:
         return 0.0
-    u, v = size_bytes / k / up_bytes_per_s, size_bytes / k / down_bytes_per_s
-    summed = (k - 1) * u + (n - 1) * v + u
-    if n == k:
-        return summed + (k - 1) * v + 4 * latency_s
-    last = (k - 1) * u + max(u, (k - 1) * v) + (n - k) * v + u
-    return max(summed + k * v, last + max(1, k - 1) * v) + 4 * latency_s
+    way_s = size_bytes / up_bytes_per_s, size_bytes / down_bytes_per_s
+    cost = partial(reduce_cost, aggregators=aggregators)
+    return over_plain_links(cost, workers, *way_s, latency_s)
 
 
 def loading_s(
@@ -178,6 +174,12 @@ def synchronisation_s(
     return ring_s(shard_bytes, replicas, bytes_per_s, alpha_s_per_byte, beta_s)
 
 
+@lru_cache(maxsize=1024)
 def gamma_and_delta(replicas: int, *, pipelined: bool) -> tuple[float, float]:
     """How often a stage's bytes pass a link of its functions, and how often a latency."""
-    return (2.0, 2.0 + replicas) if pipelined else (3 - 2 / replicas, 4.0)
+    cost = (PIPELINED if pipelined else SCATTER_REDUCE).cost
+    assert cost is not None, "dayfly's own state their costs"
+    return (
+        over_plain_links(cost, replicas, 1.0, 1.0, 0.0),
+        over_plain_links(cost, replicas, 0.0, 0.0, 1.0),
+    )

@@ -326,6 +326,33 @@ class AllReduce:
         return self.link.message(nbytes).gets
 
 
+def over_plain_links(
+    cost: Callable[[AllReduce], Cost], members: int, up_s: float, down_s: float, latency_s: float
+) -> float:
+    """Returns the seconds of an all-reduce over links that only carry, as papers have them.
+
+    They have no headers, take no CPU time, and any number of messages may be in flight.
+
+    Args:
+        cost: the collective's.
+        members: two or more.
+        up_s, down_s: time of the whole buffer, up and down a link.
+        latency_s: of a message.
+    """
+    length = members * 2**10  # so that shards and chunks are whole, and sums of their times exact
+    whole = float(length * 4)
+
+    def line(whole_s: float) -> DirectionModel:
+        way = Direction(
+            occupied_s=lambda nbytes: (nbytes - HEADER_BYTES) * whole_s,
+            latency_s=latency_s * whole,
+        )
+        return DirectionModel(direction=way, in_flight=length)
+
+    link = LinkModel(up=line(up_s), down=line(down_s))
+    return cost(AllReduce(members=members, length=length, link=link)).seconds / whole
+
+
 def _one_at_a_time(phase: Phase) -> Phase:
     """Returns the phase with its uplink and downlink busy one after the other."""
     return replace(phase, length_s=most(phase.length_s, phase.up_s + phase.down_s))
