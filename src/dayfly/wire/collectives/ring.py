@@ -99,7 +99,8 @@ def cost(one: AllReduce) -> Cost:
     up, down = one.up(chunk, n, count), one.down(chunk, n, count)
 
     def length_s(split_s: float, hop_s: float, first_s: float) -> float:
-        return (2 * (n - 1) - 1) * most(split_s, hop_s) + split_s - first_s + hop_s
+        rounds_s: float = (2 * (n - 1) - 1) * most(split_s, hop_s)
+        return rounds_s + split_s - first_s + hop_s
 
     late_s, hop_s = one.link.late_s, (up.up_s + down.down_s) / count
     round_s = most(up.up_s, down.down_s)
