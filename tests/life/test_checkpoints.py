@@ -192,7 +192,11 @@ def test_tidying_leaves_nothing_before_the_checkpoint_or_beside_it(tmp_path: Pat
         if step == 3:
             kept = commit(store, step, parts)
     (tmp_path / "checkpoint" / "000000003" / "part-0-of-1.0123.tmp").write_bytes(b"cut sho")
+    # A folder of its own, as a writer leaves that was killed after the folder had been removed.
+    (tmp_path / "checkpoint" / "000000002").mkdir()
+    (tmp_path / "checkpoint" / "000000002" / f"part-0-of-1.{'0a' * 16}.tmp").write_bytes(b"cut")
     tidy(store, kept)
+    assert not (tmp_path / "checkpoint" / "000000002").exists()
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     later = {part.object for part in parts}  # maybe another coordinator's
     assert files == {"checkpoint/latest.json", *(part.object for part in kept.parts)} | later

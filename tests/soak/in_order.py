@@ -47,8 +47,8 @@ Kind = Literal["kill", "resize", "hand-over", "coordinator"]
 _SHARES: dict[Kind, float] = {"kill": 56, "resize": 24, "hand-over": 14, "coordinator": 6}
 #: Mean time between two events, in seconds, where nothing else holds the second one up.
 _GAP_S = 0.2
-#: Epochs for so many events: with nine steps each, four steps an event.
-_EVENTS_AN_EPOCH = small.STEPS_AN_EPOCH / 4
+#: Epochs for so many events: with nine steps each, three steps an event.
+_EVENTS_AN_EPOCH = small.STEPS_AN_EPOCH / 3
 #: Pause before each sample while events are behind, in seconds: between 0.2 s and 1.6 s a step.
 SAMPLE_S = 0.08
 #: A resize that is refused so often, as its functions were killed before they were warm, is wrong.

@@ -269,7 +269,8 @@ def tidy(store: Store, keep: Checkpoint) -> None:
     for folder, step in _folders(store):
         if step == keep.step:
             store.delete(info.name for info in store.list(folder) if info.name not in known)
-            store.below(folder).discard_unfinished()
+    # Also in folders that hold nothing else, which are not listed.
+    store.below("checkpoint").discard_unfinished()
 
 
 def _folders(store: Store) -> Iterator[tuple[str, int]]:

@@ -191,6 +191,9 @@ class FileStore(Store):
             for path in self.root.glob(pattern):
                 if UNFINISHED.fullmatch(path.name):
                     path.unlink(missing_ok=True)
+                    if path.parent != self.root:
+                        with suppress(OSError):  # there is more in it
+                            path.parent.rmdir()
 
     def _folder(self, prefix: str) -> Path:
         return self.path(prefix) if prefix else self.root
