@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.life.faults import Fault
@@ -116,9 +116,8 @@ def wrong_with(plan: Budget, one: OneRun, watch: Watch) -> str | None:
     weights = one.directory / "weights.safetensors"
     if not weights.is_file():
         return f"it has no weights, and said: {one.log.read_text()[-500:]}"
-    with safe_open(weights, "np") as tensors:
-        if not all(np.isfinite(tensors.get_tensor(name)).all() for name in tensors):
-            return "its weights are not finite"
+    if not all(np.isfinite(tensor).all() for tensor in load_file(weights).values()):
+        return "its weights are not finite"
     cost_usd = json.loads((one.directory / "bill.json").read_text())["cost_usd"]
     seen_usd = watch.seen_s * _usd_per_s()
     for of, usd in (("its bill says", cost_usd), ("its functions lived for", seen_usd)):
