@@ -16,9 +16,17 @@ _LOCK = re.compile(r".*/dayfly-\d+/([0-9a-f]{12})/lock")
 
 
 def sessions(coordinator: int) -> set[str]:
-    """Ids of the sessions whose lock the process holds."""
-    found = (_LOCK.fullmatch(link) for link in _links(coordinator))
-    return {match[1] for match in found if match}
+    """Ids of the sessions whose lock the process holds.
+
+    It opens those of other coordinators, too, for a moment, to see whether they are dead.
+    """
+    found = set()
+    for descriptor, link in _links(coordinator):
+        if match := _LOCK.fullmatch(link):
+            with suppress(OSError):
+                if "FLOCK" in Path(f"/proc/{coordinator}/fdinfo/{descriptor}").read_text():
+                    found.add(match[1])
+    return found
 
 
 def functions(coordinator: int) -> dict[str, int]:
@@ -61,11 +69,12 @@ def unfinished_files(run: Path) -> list[str]:
     return [str(path.relative_to(run)) for path in run.rglob("*.tmp")]
 
 
-def _links(pid: int) -> Iterator[str]:
+def _links(pid: int) -> Iterator[tuple[str, str]]:
+    """The descriptors of a process, and what they are of."""
     with suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
-                yield os.readlink(entry)
+                yield entry.name, os.readlink(entry)
 
 
 def _children(pid: int) -> list[int]:
