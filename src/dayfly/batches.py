@@ -208,7 +208,7 @@ class MicroBatch:
 def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tuple[MicroBatch, ...]:
     """A replica's share of a batch of so many samples, in `parts`; without those that are empty.
 
-    The same as the pieces of `training.sources.Slices`.
+    The same as the pieces of `training.slices.Slices`.
     """
     whole = share(samples, replica, replicas)
     sizes = (len(share(len(whole), number, parts)) for number in range(parts))

@@ -101,7 +101,8 @@ class Job:
             the first weights and moves after every step. Validation measures it.
         compile: whether functions compile the model by `torch.compile`, for each shape of a batch.
         num_workers: processes in each function that make the training batches of coming steps, as
-            of a DataLoader; 0: the function makes each when it needs it. Bits do not depend on it.
+            of a DataLoader; 0: the function makes them itself, those of the next step while it
+            waits for the others, one by one. Bits do not depend on it.
         callbacks: of `dayfly.callbacks`; they run in the coordinator.
 
     Raises:

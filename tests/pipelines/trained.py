@@ -23,11 +23,12 @@ from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import Shipped
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import Task
-from dayfly.training.evaluation import Evaluation
+from dayfly.training.evaluation import Evaluation, HeldOut
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes, build_model
-from dayfly.training.sources import DatasetSource, Slices
+from dayfly.training.slices import Slices
+from dayfly.training.sources import DatasetSource
 from dayfly.training.stages.forms import Form
 from dayfly.training.stages.layers import build_stage, layers_of
 from dayfly.training.stages.probe import check_stages
@@ -142,8 +143,9 @@ class _Member:
                 rounds=Rounds(self.epochs, 1),
                 slices=slices,
                 channel=channel,
-                validation=DatasetSource(unseen, job.seed),
-                evaluation=Evaluation(job, len(unseen), task.weighting),
+                held_out=HeldOut(
+                    DatasetSource(unseen, job.seed), Evaluation(job, len(unseen), task.weighting)
+                ),
                 engine=stack.enter_context(
                     self.engine(channel, rank, self.world_size, k_reduce(1))
                 ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from dayfly.life.faults import Fault
 from dayfly.runs.display import Display
 from dayfly.runs.result import Result
 from dayfly.runs.scripts import launch
-from dayfly.runs.scripts.record import ScriptSettings
+from dayfly.runs.scripts.record import ScriptRun, ScriptSettings
 
 
 class Notes(Display):
@@ -21,6 +21,10 @@ class Notes(Display):
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.epochs: list[Mapping[str, Any]] = []
+
+    def epoch(self, record: Mapping[str, Any]) -> None:
+        self.epochs.append(record)
 
     def note(self, text: str) -> None:
         self.said.append(text)
@@ -34,6 +38,7 @@ class Ran:
     result: Result
     lines: tuple[str, ...]
     notes: tuple[str, ...]
+    epochs: tuple[Mapping[str, Any], ...]
 
     def of(self, rank: int) -> list[str]:
         prefix = f"[rank {rank}] "
@@ -59,15 +64,16 @@ def run(
         output=output,
         faults=faults,
     )
-    return Ran(
-        made.directory, made.result, tuple(output.getvalue().splitlines()), tuple(notes.said)
-    )
+    return _ran(made, notes, output)
 
 
 def resume(directory: Path, **changes: Any) -> Ran:
     """Go on with the run of `run`."""
     notes, output = Notes(), io.StringIO()
     made = launch.resume(directory / "run", display=notes, output=output, **changes)
-    return Ran(
-        made.directory, made.result, tuple(output.getvalue().splitlines()), tuple(notes.said)
-    )
+    return _ran(made, notes, output)
+
+
+def _ran(made: ScriptRun, notes: Notes, output: io.StringIO) -> Ran:
+    printed = tuple(output.getvalue().splitlines())
+    return Ran(made.directory, made.result, printed, tuple(notes.said), tuple(notes.epochs))

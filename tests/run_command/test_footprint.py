@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.runs.scripts.coordinator import footprint
+from dayfly.runs.scripts.footprint import footprint
 
 
 def write(path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from dayfly.callbacks import ProgressBar
 from dayfly.catalogue.metering import MeteredInvocation, bill
 from dayfly.errors import RequestError
-from dayfly.runs.display import Bar, Lines, epoch_line
+from dayfly.runs.display import AboveBar, Bar, Lines, LoopBar, Standing, epoch_line
 from dayfly.runs.following import Teller
 from dayfly.runs.functions import catalogue
 from dayfly.runs.settings import Settings
@@ -81,3 +81,39 @@ def test_a_job_that_asks_for_a_bar_gets_lines_of_progress_where_there_is_no_term
     ]
     with pytest.raises(RequestError, match="every_s 0: give a number of seconds above 0"):
         ProgressBar(every_s=0)
+
+
+def test_steps_of_a_loop_are_estimated_from_the_epochs_that_ended() -> None:
+    now = Standing(None, 4, done=6, first=0, loss="loss 0.5000")
+    assert now.words(2.0) == "epoch 1/4 3 steps/s loss 0.5000"
+    now.done = 10
+    now.end_epoch(1)
+    now.done = 15
+    assert now.words(5.0) == "epoch 2/4 37% 3 steps/s ETA 0:00:08 loss 0.5000"
+    assert Standing(None, 4, 2, done=20, first=20).words(5.0) == "epoch 3/4"
+    assert Standing(None, None, done=3, first=1).words(1.0) == "step 3 2 steps/s"
+
+
+def test_what_functions_print_stands_above_the_bar_of_their_loop() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    seen, printed = io.StringIO(), Terminal()
+    bar = LoopBar(Console(file=seen, force_terminal=True, width=60, color_system=None))
+    output = AboveBar(printed, bar)
+    bar.preparing()
+    output.write("[rank 0] before\n")
+    assert (printed.getvalue(), seen.getvalue()) == ("[rank 0] before\n", "")
+    bar.started(0, None, 3)
+    bar.step(0, 0.5)
+    output.write("\033[36m[rank 0]\033[0m a line that is far longer than the terminal is wide\n")
+    bar._progress.refresh()
+    bar.finished()
+    output.write("[rank 0] after\n")
+    assert "a line that is far longer than the terminal is wide\n" in seen.getvalue()
+    assert "epoch 1/3" in seen.getvalue()
+    assert printed.getvalue() == "[rank 0] before\n[rank 0] after\n"
+    file = io.StringIO()
+    AboveBar(file, bar).write("a\n")
+    assert file.getvalue() == "a\n"

@@ -70,3 +70,43 @@ def test_what_cannot_be_kept_is_refused() -> None:
     other.load(*position.dump())
     with pytest.raises(RequestError, match="counter is not registered as it was"):
         other.restore()
+
+
+def test_evaluations_are_given_again_and_numbered_since_the_last_step() -> None:
+    position = Position({})
+    position.begin(0)
+    position.add(0.5)
+    position.add_measured({"loss": 1.0})
+    position.add_measured({"loss": float("nan"), "accuracy": None})
+    assert position.evaluations == 2
+    whole = position.dump()
+    position.begin(1)  # no step lies between: what comes next has another name
+    assert not position.measured_before
+    position.add_measured({"loss": 3.0})
+    assert position.evaluations == 3
+    behind = position.dump()
+
+    again = Position({})
+    again.load(*whole)
+    assert (again.again(), again.evaluations) == (0.5, 0)
+    assert again.measured_again() == {"loss": 1.0}
+    assert again.measured_before
+    assert str(again.measured_again()) == "{'loss': nan, 'accuracy': None}"
+    assert (again.measured_before, again.evaluations) == (False, 2)
+
+    again.load(*behind)
+    assert (again.epoch, again.evaluations, again.measured_before) == (1, 2, True)
+    assert (again.measured_again(), again.evaluations) == ({"loss": 3.0}, 3)
+    again.add(0.25)
+    assert again.evaluations == 0
+
+
+def test_a_checkpoint_of_a_version_without_evaluations_is_read() -> None:
+    position = Position({})
+    position.add(0.5)
+    tree, tensors = position.dump()
+    for name in ("measured", "evaluations", "shown"):
+        del tree[name]
+    again = Position({})
+    again.load(tree, tensors)
+    assert (again.again(), again.measured, again.shown) == (0.5, [], None)

@@ -16,7 +16,8 @@ from dayfly.training.devices import CPU
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.order import Epochs
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import DatasetSource, Slices
+from dayfly.training.slices import Slices
+from dayfly.training.sources import DatasetSource
 from dayfly.training.synchronous import Synchronous
 
 

@@ -13,7 +13,8 @@ from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.local_sgd import LocalSgd
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import DatasetSource, Slices
+from dayfly.training.slices import Slices
+from dayfly.training.sources import DatasetSource
 from tests.training.jobs import sum_by_hand
 
 

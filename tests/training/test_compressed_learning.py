@@ -18,7 +18,8 @@ from dayfly.data.npy_arrays import digits
 from dayfly.training.compression import compression
 from dayfly.training.order import Epochs
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import DatasetSource, Slices
+from dayfly.training.slices import Slices
+from dayfly.training.sources import DatasetSource
 from dayfly.training.synchronous import Synchronous
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.collectives.conformance_world import world

@@ -17,7 +17,8 @@ import torch
 from dayfly.errors import DayflyError
 from dayfly.training.decoders import Decoders
 from dayfly.training.order import Epochs
-from dayfly.training.sources import DatasetSource, Slices, Source
+from dayfly.training.slices import Slices
+from dayfly.training.sources import DatasetSource, Source
 from dayfly.wire.stores.files import FileStore
 from tests.training.stores import new_store
 from tests.training.test_sources import BATCH, SAMPLES, Noisy, X, array_source

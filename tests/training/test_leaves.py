@@ -15,7 +15,8 @@ from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.leaves import LeafExchange
 from dayfly.training.order import Epochs
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import DatasetSource, Slices
+from dayfly.training.slices import Slices
+from dayfly.training.sources import DatasetSource
 from dayfly.training.synchronous import Synchronous
 from dayfly.wire.collectives.conformance_cases import by_the_tree
 from dayfly.wire.leaves import halves, nodes_within

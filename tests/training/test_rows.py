@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dayfly.errors import RequestError
-from dayfly.training.evaluation import Rows
+from dayfly.training.rows import Rows
 
 SAMPLES = 7
 

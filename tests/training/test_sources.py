@@ -13,7 +13,8 @@ import torch
 
 from dayfly.training.arrays import store_arrays
 from dayfly.training.order import Epochs
-from dayfly.training.sources import ArraySource, DatasetSource, Slices, Source, open_sources
+from dayfly.training.slices import Slices
+from dayfly.training.sources import ArraySource, DatasetSource, Source, open_sources
 from dayfly.wire.stores.base import StoreError
 from dayfly.wire.stores.files import FileStore
 from tests.training.jobs import Pairs, clusters, job

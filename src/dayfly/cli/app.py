@@ -254,13 +254,13 @@ def run(
     asked_at = warm_up(preloads.SCRIPT)
     from dayfly.cli.outcome import conclude
     from dayfly.cli.successor import followed
-    from dayfly.runs.display import Lines, StandardError
+    from dayfly.runs.display import AboveBar, LoopBar, StandardError, display_for
     from dayfly.runs.listeners import chosen
     from dayfly.runs.scripts import launch
     from dayfly.runs.scripts.record import ScriptRun, ScriptSettings
 
-    display = apart or Lines(StandardError())
-    output = sys.stderr if as_json else sys.stdout  # of the functions
+    display = apart or display_for(StandardError(), LoopBar)
+    output = AboveBar(sys.stderr if as_json else sys.stdout, display)  # of the functions
 
     def action() -> ScriptRun:
         given = function_settings(context, resumed=resume is not None)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -33,8 +33,12 @@ class Display:
     def begun(self, run_id: str, directory: Path) -> None:
         """There is a run from now on, whatever becomes of its request."""
 
-    def started(self, done: int, steps: int, epochs: int) -> None:
-        """The run begins, or goes on, after `done` of the `steps` steps of all `epochs`."""
+    def started(self, done: int, steps: int | None, epochs: int | None, ended: int = 0) -> None:
+        """The run begins, or goes on, after `done` of the `steps` steps of all `epochs`.
+
+        Of a script's loop nobody knows the steps, nor always the epochs: None. `ended` of them
+        are over.
+        """
 
     def steps(self, steps: int) -> None:
         """The run has so many steps from now on, as its batches have another size."""
@@ -84,15 +88,18 @@ class Standing:
     """Where a run stands.
 
     Attributes:
-        steps, epochs: of the whole run.
+        steps, epochs: of the whole run; None: nobody knows.
+        ended: epochs that were told of, after `at_end` steps: those of a loop are estimated by it.
         done: completed steps.
         first: completed steps when this life of the run began, `began_s`, in seconds of a clock.
         loss: of the last step, in words.
         spent: functions that run, and dollars so far, in words.
     """
 
-    steps: int = 1
-    epochs: int = 1
+    steps: int | None = 1
+    epochs: int | None = 1
+    ended: int = 0
+    at_end: int = 0
     done: int = 0
     first: int = 0
     began_s: float = 0.0
@@ -101,31 +108,50 @@ class Standing:
 
     @property
     def epoch(self) -> str:
-        """`epoch 3/10`."""
-        number = min(self.epochs, self.done * self.epochs // max(1, self.steps) + 1)
-        return f"epoch {number}/{self.epochs}"
+        """`epoch 3/10`; of a loop whose epochs nobody knows, `step 41`."""
+        if self.epochs is None:
+            return f"step {self.done}"
+        number = self.ended + 1
+        if self.steps is not None:
+            number = self.done * self.epochs // max(1, self.steps) + 1
+        return f"epoch {min(self.epochs, number)}/{self.epochs}"
+
+    @property
+    def total(self) -> int | None:
+        """Steps of the whole run, as far as they can be told from the epochs that ended."""
+        if self.steps is None and self.epochs is not None and self.at_end:
+            return self.at_end * self.epochs // self.ended
+        return self.steps
+
+    def end_epoch(self, number: int) -> None:
+        """An epoch ended with the steps that are done."""
+        self.ended, self.at_end = number, self.done
 
     def words(self, now_s: float) -> str:
         """`epoch 3/10 25% 85.3 steps/s ETA 0:01:12 4 workers $0.0012 loss 0.2154`."""
         taken = self.done - self.first
         speed = taken / max(1e-9, now_s - self.began_s)
-        left_s = (self.steps - self.done) / speed if taken else None
-        share = f"{100 * self.done // max(1, self.steps)}%"
+        steps = self.total
+        known = taken and steps is not None
+        left_s = max(0, (steps or 0) - self.done) / speed if known else None
+        share = "" if steps is None else f"{100 * self.done // max(1, steps)}%"
+        speed = speed if taken else 0.0
         return " ".join(
             filter(None, (self.epoch, share, pace(speed, left_s), self.spent, self.loss))
         )
 
 
 def pace(speed: float | None, left_s: float | None) -> str:
-    """`85.3 steps/s ETA 0:01:12`; nothing if that is not known.
+    """`85.3 steps/s ETA 0:01:12`; what of it is known.
 
     Args:
         speed: steps a second.
         left_s: seconds until the last step.
     """
-    if not speed or left_s is None:
+    if not speed:
         return ""
-    return f"{speed:.3g} steps/s ETA {timedelta(seconds=int(left_s))}"
+    left = "" if left_s is None else f" ETA {timedelta(seconds=int(left_s))}"
+    return f"{speed:.3g} steps/s{left}"
 
 
 class Lines(Display):
@@ -146,14 +172,16 @@ class Lines(Display):
     def bar(self, every_s: float) -> None:
         self._every_s = every_s
 
-    def started(self, done: int, steps: int, epochs: int) -> None:
-        first = f"continuing after step {done} of {steps}" if done else f"training {steps} steps"
-        self._begin(done, steps, epochs)
-        self._say(first)
+    def started(self, done: int, steps: int | None, epochs: int | None, ended: int = 0) -> None:
+        of = "" if steps is None else f" of {steps}"
+        what = "a loop" if epochs is None else f"a loop of {epochs} epochs"
+        what = what if steps is None else f"{steps} steps"
+        self._begin(done, steps, epochs, ended)
+        self._say(f"continuing after step {done}{of}" if done else f"training {what}")
 
-    def _begin(self, done: int, steps: int, epochs: int) -> None:
-        self._said_s = self._now()
-        self._standing = Standing(steps, epochs, done, done, self._said_s)
+    def _begin(self, done: int, steps: int | None, epochs: int | None, ended: int) -> None:
+        began_s = self._said_s = self._now()
+        self._standing = Standing(steps, epochs, ended, done=done, first=done, began_s=began_s)
 
     def steps(self, steps: int) -> None:
         self._standing.steps = steps
@@ -173,6 +201,7 @@ class Lines(Display):
         self._standing.loss = f"loss {_number(loss)}"
 
     def epoch(self, record: Json) -> None:
+        self._standing.end_epoch(record["epoch"])
         self._say(epoch_line(record))
 
     def note(self, text: str) -> None:
@@ -205,8 +234,8 @@ class Bar(Lines):
     def preparing(self) -> None:
         self._progress.start()
 
-    def started(self, done: int, steps: int, epochs: int) -> None:
-        self._begin(done, steps, epochs)
+    def started(self, done: int, steps: int | None, epochs: int | None, ended: int = 0) -> None:
+        self._begin(done, steps, epochs, ended)
         self._standing.loss = "starting functions"
         self._progress.reset(self._task, total=steps, completed=done)  # checking is no progress
         self._update()
@@ -226,11 +255,38 @@ class Bar(Lines):
     def _update(self) -> None:
         now = self._standing
         self._progress.update(
-            self._task, completed=now.done, epoch=now.epoch, spent=now.spent, description=now.loss
+            self._task,
+            total=now.total,
+            completed=now.done,
+            epoch=now.epoch,
+            spent=now.spent,
+            description=now.loss,
         )
 
     def finished(self) -> None:
         self._progress.stop()
+
+
+class LoopBar(Bar):
+    """The same of a script: the bar is `shown` once its loop takes steps, and not before."""
+
+    shown = False
+
+    def preparing(self) -> None:
+        return None
+
+    def started(self, done: int, steps: int | None, epochs: int | None, ended: int = 0) -> None:
+        super().started(done, steps, epochs, ended)
+        self.shown = True
+        self._progress.start()
+
+    def above(self, text: str) -> None:
+        """Prints lines, in which functions may have set colours, above the bar."""
+        self._console.print(Text.from_ansi(text), soft_wrap=True)
+
+    def finished(self) -> None:
+        self.shown = False
+        super().finished()
 
 
 class _Rate(ProgressColumn):
@@ -265,6 +321,39 @@ def _number(value: float | None, *, small: bool = False) -> str:
     return f"{value:.3g}" if small else f"{value:.4f}"
 
 
-def display_for(console: Console) -> Lines:
-    """A bar on a terminal, lines elsewhere."""
-    return Bar(console) if console.is_terminal else Lines(console)
+def display_for(console: Console, bar: type[Bar] = Bar) -> Lines:
+    """A bar on a terminal, of this kind; lines elsewhere."""
+    return bar(console) if console.is_terminal else Lines(console)
+
+
+class AboveBar:
+    """Output of functions on a terminal, which a bar there makes room for.
+
+    Args:
+        stream: to which it is written as long as there is no bar, and if it is no terminal.
+        display: may show a bar.
+    """
+
+    def __init__(self, stream: TextIO, display: Display) -> None:
+        self._stream = stream
+        self._bar = display if isinstance(display, LoopBar) and stream.isatty() else None
+
+    @property
+    def encoding(self) -> str | None:
+        """Of the stream."""
+        return self._stream.encoding
+
+    def write(self, text: str) -> None:
+        """Writes whole lines."""
+        if self._bar is None or not self._bar.shown:
+            self._stream.write(text)
+        else:
+            self._bar.above(text.removesuffix("\n"))
+
+    def flush(self) -> None:
+        """Flushes the stream."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal."""
+        return self._stream.isatty()

@@ -35,6 +35,7 @@ from dayfly.training.probe import array_samples, dataset_samples, probe
 from dayfly.training.randomness import DATA, EVALUATE, seeded
 from dayfly.training.replica import Replica, model_part, notes_learning_rates
 from dayfly.training.schedules import check_scheduler
+from dayfly.training.sources import shards_of
 from dayfly.training.state import (
     Tensors,
     bad_tensor,
@@ -55,7 +56,7 @@ class Prepared:
         round_bytes: of the messages of a round, which is a step under bsp.
         pipelining: of a model that is cut.
         weighting: how losses of parts of a batch are combined.
-        streams: whether the data are iterable, so that all workers read all of them.
+        streams: whether the data are iterable without shards, so that workers read all of them.
     """
 
     arrays: Arrays | None
@@ -76,7 +77,7 @@ class Data:
         samples: of training, before any are split off.
         trained, validation: after that.
         sample_bytes: of one in the store; 0 if a function of the user's makes it.
-        streams: whether training or validation is iterable.
+        streams: whether training or validation is iterable, without shards.
     """
 
     arrays: Arrays | None
@@ -96,7 +97,10 @@ class Data:
             tried = dataset_samples(training, "training")
             unseen = dataset_samples(validation, "validation")
             both = training, validation
-            streams = any(isinstance(one, torch.utils.data.IterableDataset) for one in both)
+            streams = any(
+                isinstance(one, torch.utils.data.IterableDataset) and shards_of(one) == 1
+                for one in both
+            )
             sizes = len(training), len(training), len(validation)
             return cls(None, *sizes, 0, tried, unseen, streams)
         arrays = arrays_of(job)

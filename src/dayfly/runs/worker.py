@@ -38,6 +38,7 @@ from dayfly.life.reports import (
     decided,
 )
 from dayfly.runs.engines import Engines
+from dayfly.runs.gpu_watch import GpuWatch
 from dayfly.runs.keeping import Keeping
 from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFinite
@@ -51,10 +52,11 @@ from dayfly.runs.task import Going, Task
 from dayfly.runs.workplace import site_of
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.devices import device_of_function
-from dayfly.training.evaluation import Evaluation
+from dayfly.training.evaluation import Evaluation, HeldOut
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import BOTH, Sides, Slices, open_sources
+from dayfly.training.slices import Slices
+from dayfly.training.sources import BOTH, Sides, open_sources
 from dayfly.training.stages.layers import build_stage
 from dayfly.training.state import state_digest, trained_names
 from dayfly.wire.channels import channel_kind
@@ -131,6 +133,7 @@ class Worker:
         own = None if built is None else built.model
         device = device_of_function(context.gpu_share)
         self._replica = Replica(job, own, device, task.precision, compiled=job.compile)
+        self._gpu = GpuWatch(device)
         sides = BOTH
         if line is not None:
             sides = Sides(x=line.received(stage) is None, y=line.sent(stage) is None)
@@ -164,6 +167,7 @@ class Worker:
         self._engine = engines.of_all()
         behind = task.replays and self._engine.keeps_sums
         self._catch_up = CatchUp(self._reporter, task.checkpoint.step, behind=behind)
+        evaluation = Evaluation(job, validation.samples, task.weighting, task.precision)
         worker = WorkerContext(
             task=task,
             job=job,
@@ -174,8 +178,7 @@ class Worker:
             rounds=self._rounds,
             slices=self._slices,
             channel=channel,
-            validation=validation,
-            evaluation=Evaluation(job, validation.samples, task.weighting, task.precision),
+            held_out=HeldOut(validation, evaluation),
             engine=self._engine,
             catch_up=self._catch_up,
             faults=faults,
@@ -251,6 +254,7 @@ class Worker:
             stack.callback(self._engine.close)
             stack.callback(self._protocol.close)
             stack.callback(self._slices.close)
+            stack.callback(self._gpu.close)
             stack.callback(self._keeping.close)
 
     def _end_after(self, granted: Wishes) -> str | None:
@@ -293,8 +297,8 @@ class Worker:
         # All tell the same, and one request is enough to tell it at once.
         urgent = self._task.rank == 0
         cpu_s = time.process_time() + self._slices.cpu_s
-        told = {"record": record, "cpu_s": cpu_s, "began": at, "spans": spans}
-        self._reporter.add("epoch", urgent=urgent, step=step + 1, **told)
+        told = {"record": record, "cpu_s": cpu_s, "gpu": self._gpu.take()}
+        self._reporter.add("epoch", urgent=urgent, step=step + 1, began=at, spans=spans, **told)
         self._faults.at(step, "epoch")
 
     def _decided_at(self, step: int, granted: Wishes) -> Wishes:

@@ -25,7 +25,7 @@ from dayfly.training.logged import NUMBERS, Sums, added, by_name, numbers_of
 from dayfly.training.order import Epochs, Rounds, share
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import Piece
+from dayfly.training.slices import Piece
 from dayfly.training.state import Tensors, decode, encode
 
 #: A mean of equal whole numbers, such as Adam's count of steps, may miss it by this share.

@@ -91,7 +91,14 @@ class Epochs(Batches):
         return self.slices(range(step, step + 1), rank, world_size)[0]
 
     def slices(
-        self, steps: range, rank: int, world_size: int, count: int = 1, *, in_order: bool = False
+        self,
+        steps: range,
+        rank: int,
+        world_size: int,
+        count: int = 1,
+        *,
+        in_order: bool = False,
+        shards: int = 1,
     ) -> list[Indices]:
         """As `indices`, of several steps of one epoch: together in little more time than one.
 
@@ -101,6 +108,8 @@ class Epochs(Batches):
             world_size: number of workers.
             count: slices in a row, from the rank's on.
             in_order: samples come in the order of their numbers.
+            shards: of which sample n is in number n % shards: within a batch those of one shard
+                stand together, so that a slice has samples of few.
         """
         positions = []
         for step in steps:
@@ -112,4 +121,15 @@ class Epochs(Batches):
         whole = np.concatenate(positions)
         if not in_order:
             whole = permuted(whole, self.samples, *key)
+        elif shards > 1:
+            return [
+                _by_shard(self.batch(step), shards)[some - self.batch(step).start]
+                for step, some in zip(steps, positions, strict=True)
+            ]
         return np.split(whole, np.cumsum([len(some) for some in positions[:-1]]))
+
+
+def _by_shard(batch: range, shards: int) -> Indices:
+    """The samples of a batch, shard by shard."""
+    numbers = np.arange(batch.start, batch.stop, dtype=np.int64)
+    return numbers[np.argsort(numbers % shards, kind="stable")]

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import default_collate
 
@@ -81,7 +82,9 @@ def probe(
         if alone:
             _try_alone(job, replica, default_collate(samples[:1]))
         weighting = weighting_of(job, replica.model, samples, logged)
-        row_bytes = try_validation(job, replica, unseen, len(validation), weighting)
+        row_bytes = try_validation(
+            job, replica.model, unseen, len(validation), weighting, replica.precision
+        )
         replica.state()
         return Tried(weighting, row_bytes)
 
@@ -212,7 +215,12 @@ def collated(samples: list[Any]) -> Any:
 
 
 def try_validation(
-    job: Job, replica: Replica, batch: Any, samples: int, weighting: Weighting
+    job: Job,
+    model: nn.Module,
+    batch: Any,
+    samples: int,
+    weighting: Weighting,
+    precision: str,
 ) -> int:
     """Validates a batch of so many samples, as a worker does.
 
@@ -223,12 +231,9 @@ def try_validation(
         RequestError: the model, the loss or a metric fails.
     """
     evaluation = Evaluation(job, samples, weighting)
-    replica.model.eval()
+    model.eval()
     with torch.no_grad():
-        passed = _try(
-            "validation fails",
-            lambda: forward(job, replica.model, batch, weighting, replica.precision),
-        )
+        passed = _try("validation fails", lambda: forward(job, model, batch, weighting, precision))
     if job.metrics and passed.outputs is None:
         raise RequestError(
             "the job has metrics, and its step returns no outputs: return (loss, outputs)"

@@ -47,8 +47,15 @@ def seed_generators(*key: int) -> None:
 @contextmanager
 def seeded(*key: int) -> Iterator[None]:
     """As `seed_generators`, and put the generators back as they were afterwards."""
+    with kept_generators():
+        seed_generators(*key)
+        yield
+
+
+@contextmanager
+def kept_generators() -> Iterator[None]:
+    """Puts the generators of the CPU back as they were, whatever is drawn inside."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    seed_generators(*key)
     try:
         yield
     finally:

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch.utils.data import IterableDataset, default_collate
 
 from dayfly.errors import RunFailed
 from dayfly.job import Job, Transform
 from dayfly.training.arrays import ArraySplit, opened
-from dayfly.training.decoders import Decoders
-from dayfly.training.order import Epochs, Indices, share
+from dayfly.training.order import Indices
 from dayfly.training.randomness import AUGMENT, DATA, seed_generators
-from dayfly.wire.leaves import leaves_of
 from dayfly.wire.stores.base import Store
 
 #: x or y of some samples: a tensor, or what is still to be stacked; None: it is of no use.
@@ -54,6 +49,8 @@ class Source(ABC):
     sample_bytes: int = 0
     #: Whether samples come in the order of their numbers, not in one that follows from the seed.
     in_order: bool = False
+    #: By whose remainder samples of a batch are put together, as each worker is to read few shards.
+    shards: int = 1
 
     @property
     @abstractmethod
@@ -136,13 +133,22 @@ class DatasetSource(Source):
         dataset: the user's.
         seed: of the job.
         make: makes it once more, in another process; None: there is no other.
+        collate: makes a batch of a list of samples.
     """
 
-    def __init__(self, dataset: Any, seed: int, make: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        seed: int,
+        make: Callable[[], Any] | None = None,
+        *,
+        collate: Callable[[list[Any]], Any] = default_collate,
+    ) -> None:
         self.samples = len(dataset)
         self._dataset = dataset
         self._seed = seed
         self._make = make
+        self._collate = collate
 
     @property
     def bytes_read(self) -> int:
@@ -153,51 +159,129 @@ class DatasetSource(Source):
 
     def batch(self, fetched: None, indices: Indices, piece: range, epoch: int) -> Any:
         numbers = indices[piece.start : piece.stop].tolist()
-        return default_collate([self._sample(epoch, number) for number in numbers])
+        return self.collated([self.sample(epoch, number) for number in numbers])
+
+    def collated(self, samples: list[Any]) -> Any:
+        """A batch of samples."""
+        return self._collate(samples)
 
     def again(self) -> Source:
         assert self._make is not None, "nobody says how it is made"
-        return type(self)(self._make(), self._seed, self._make)
+        return type(self)(self._make(), self._seed, self._make, collate=self._collate)
 
-    def _sample(self, epoch: int, number: int) -> Any:
+    def sample(self, epoch: int, number: int) -> Any:
+        """A sample, drawn with a seed of its own."""
         seed_generators(AUGMENT, self._seed, epoch, number)
         return self._dataset[number]
+
+
+def shards_of(dataset: Any) -> int:
+    """Returns in how many shards a stream can be read, each without the others; 1: it has none.
+
+    Args:
+        dataset: has `num_shards` and `shard(num_shards=, index=)`, as those of Hugging Face, or
+            no shards.
+    """
+    shards = getattr(dataset, "num_shards", 1)
+    whole = isinstance(shards, int) and callable(getattr(dataset, "shard", None))
+    return max(1, shards) if whole else 1
 
 
 class StreamSource(DatasetSource):
     """Samples of an IterableDataset, in its order; what lies before one that is asked for is read.
 
     Each sample is drawn with generators seeded for it, so all workers read the same stream. It
-    begins anew in each epoch, of which a `set_epoch` is told.
+    begins anew in each epoch, of which a `set_epoch` is told. Shards are read by themselves, those
+    alone of which a sample is asked for. They have equally many samples, but for one:
+
+        ten samples in three shards     shard 0    shard 1    shard 2
+        in turn, as in training         0 3 6 9    1 4 7      2 5 8
+        one after another               0 1 2 3    4 5 6      7 8 9      as in validation
+
+    Args:
+        in_turn: how the samples of shards are numbered.
     """
 
     in_order = True
 
-    def __init__(self, dataset: Any, seed: int, make: Callable[[], Any] | None = None) -> None:
-        super().__init__(dataset, seed, make)
+    def __init__(self, *args: Any, in_turn: bool = True, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.shards = shards_of(self._dataset) if in_turn else 1
+        self._count = shards_of(self._dataset)
+        self._in_turn = in_turn
         self._epoch: int | None = None
-        self._next = 0
-        self._samples: Iterator[Any] = iter(())
+        self._open: dict[int, _OpenShard] = {}
 
-    def _sample(self, epoch: int, number: int) -> Any:
-        if epoch != self._epoch or number < self._next:
-            self._epoch, self._next = epoch, 0
-            seed_generators(AUGMENT, self._seed, epoch, 0)
-            if callable(set_epoch := getattr(self._dataset, "set_epoch", None)):
-                set_epoch(epoch)
-            self._samples = iter(self._dataset)
+    def again(self) -> Source:
+        other = super().again()
+        assert isinstance(other, StreamSource)
+        other._in_turn, other.shards = self._in_turn, self.shards
+        return other
+
+    def sample(self, epoch: int, number: int) -> Any:
+        if epoch != self._epoch:
+            self._epoch, self._open = epoch, {}
+        shard, place = self._place(number)
+        opened = self._open.get(shard)
+        if opened is None or place < opened.following:
+            opened = self._open[shard] = self._opened(epoch, shard)
         while True:
-            seed_generators(AUGMENT, self._seed, epoch, self._next)
+            seed_generators(AUGMENT, self._seed, epoch, self._number(shard, opened.following))
             try:
-                sample = next(self._samples)
+                sample = next(opened.samples)
             except StopIteration:
-                raise RunFailed(
-                    f"the job's stream ended after {self._next} samples, and its length says "
-                    f"{self.samples}: let its __len__ be the samples of each epoch"
-                ) from None
-            self._next += 1
-            if self._next > number:
+                raise self._too_short(shard, opened.following) from None
+            opened.following += 1
+            if opened.following > place:
                 return sample
+
+    def _opened(self, epoch: int, shard: int) -> _OpenShard:
+        seed_generators(AUGMENT, self._seed, epoch, shard)
+        if callable(set_epoch := getattr(self._dataset, "set_epoch", None)):
+            set_epoch(epoch)
+        whole = self._dataset
+        if self._count > 1:
+            whole = whole.shard(num_shards=self._count, index=shard)
+        return _OpenShard(iter(whole))
+
+    def _place(self, number: int) -> tuple[int, int]:
+        """The shard of a sample, and its place there."""
+        if self._in_turn:
+            return number % self._count, number // self._count
+        each, more = divmod(self.samples, self._count)
+        longer = more * (each + 1)  # samples of the shards that have one more
+        if number < longer:
+            return divmod(number, each + 1)
+        shard, place = divmod(number - longer, each)
+        return more + shard, place
+
+    def _number(self, shard: int, place: int) -> int:
+        """The number of a sample of a shard; see `_place`."""
+        if self._in_turn:
+            return shard + place * self._count
+        each, more = divmod(self.samples, self._count)
+        return shard * each + min(shard, more) + place
+
+    def _too_short(self, shard: int, found: int) -> RunFailed:
+        if self._count == 1:
+            return RunFailed(
+                f"the job's stream ended after {found} samples, and its length says "
+                f"{self.samples}: let its __len__ be the samples of each epoch"
+            )
+        least = self.samples // self._count
+        return RunFailed(
+            f"shard {shard} of the job's stream ended after {found} samples, and by its length of "
+            f"{self.samples} each of {self._count} shards has {least} at least: let its __len__ be "
+            "the shards times the samples of the shortest one"
+        )
+
+
+@dataclass(slots=True)
+class _OpenShard:
+    """A shard, or a stream without any, that is being read; `following`: its next sample."""
+
+    samples: Iterator[Any]
+    following: int = 0
 
 
 def open_sources(
@@ -223,171 +307,29 @@ def open_sources(
 
     seed_generators(DATA, job.seed)
     both = [
-        (StreamSource if isinstance(one, IterableDataset) else DatasetSource)(
-            one, job.seed, partial(made, side)
-        )
+        dataset_source(one, job.seed, partial(made, side), in_turn=not side)
         for side, one in enumerate(make())
     ]
     return both[0], both[1]
 
 
-#: Blocks that are fetched ahead.
-_AHEAD = 2
-#: Most of a block, in bytes and in steps.
-BLOCK_BYTES = 2**20
-_BLOCK_STEPS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a leaf, small enough to compute at once.
-
-    Attributes:
-        last: of the leaf.
-    """
-
-    number: int
-    samples: int
-    batch: Any
-    last: bool
-
-
-class Slices:
-    """The slices of one rank, by step. Close it to end its thread and processes.
-
-    They are fetched in blocks of up to `block_bytes`, at most 32 steps of an epoch: to find the
-    samples of one step, and to read them, costs nearly as much as for many. block_steps: of most
-    blocks.
+def dataset_source(
+    dataset: Any,
+    seed: int,
+    make: Callable[[], Any] | None = None,
+    *,
+    in_turn: bool,
+    **more: Any,
+) -> Source:
+    """Returns the samples of a torch Dataset, or of a stream.
 
     Args:
-        end: the run's last step has the number before it, and nothing beyond is fetched; None:
-            there is no end.
-        virtual_workers: leaves of a batch, of which a rank has some in a row; None: there are as
-            many as ranks. leaves: the rank's.
-        decoders: processes that make the batches, ahead of use; 0: the caller does.
+        dataset: the user's.
+        seed: of the job.
+        make: see `DatasetSource`.
+        in_turn: how samples of shards are numbered; see `StreamSource`.
+        more: keywords of `DatasetSource`.
     """
-
-    def __init__(
-        self,
-        source: Source,
-        epochs: Epochs,
-        rank: int,
-        world_size: int,
-        pieces: int,
-        virtual_workers: int | None = None,
-        *,
-        block_bytes: int = BLOCK_BYTES,
-        end: int | None = None,
-        decoders: int = 0,
-    ) -> None:
-        self._end = end
-        self._decoders = Decoders(source, decoders) if decoders else None
-        self.source = source
-        self._epochs = epochs
-        self._of = virtual_workers or world_size
-        self.leaves = leaves_of(rank, world_size, self._of)
-        self._pieces = pieces
-        most_bytes = source.sample_bytes * -(-epochs.largest // world_size)
-        self.block_steps = max(1, min(_BLOCK_STEPS, block_bytes // max(1, most_bytes)))
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="dayfly-data")
-        self._coming: dict[range, Future[_Block]] = {}
-
-    def pieces(self, step: int, leaf: int | None = None) -> Iterator[Piece]:
-        """A leaf of the step in pieces, each made when asked for; none if it is empty.
-
-        Args:
-            step: number of the step.
-            leaf: one of `leaves`; None: the first, which is all of a slice that is one.
-        """
-        steps = self._block(step)
-        self._coming = {of: block for of, block in self._coming.items() if of.start >= steps.start}
-        wanted = steps
-        for ahead in range(1 + _AHEAD):
-            if ahead and self._end is not None and wanted.start >= self._end:
-                break
-            if wanted not in self._coming:
-                self._coming[wanted] = self._pool.submit(self._fetch, wanted)
-            wanted = self._block(wanted.stop)
-        block = self._coming[steps].result()
-        leaf = self.leaves.start if leaf is None else leaf
-        for number in range(self._pieces):
-            within = self._within(block, step, leaf, number)
-            if within:
-                epoch = self._epochs.epoch(step)
-                if self._decoders is None:
-                    samples = self.source.batch(block.fetched, block.indices, within, epoch)
-                else:
-                    self._ask((step, leaf, number), self._decoders)
-                    samples = self._decoders.take((step, leaf, number))
-                # A leaf's last piece has a sample, if any piece has (see `share`).
-                yield Piece(number, len(within), samples, last=number == self._pieces - 1)
-
-    def _ask(self, key: tuple[int, int, int], decoders: Decoders) -> None:
-        """Have a piece decoded, and those after it, as far as their samples are here.
-
-        Args:
-            key: step, leaf and number of the piece.
-            decoders: make it.
-        """
-        decoders.forget(key)
-        step, leaf, number = key
-        for _ in range(decoders.ahead):
-            coming = self._coming.get(self._block(step))
-            if coming is None or not coming.done() or coming.exception() is not None:
-                return
-            block = coming.result()
-            within = self._within(block, step, leaf, number)
-            if within:
-                indices = block.indices[within.start : within.stop]
-                part = self.source.part(block.fetched, within)
-                decoders.ask((step, leaf, number), part, indices, self._epochs.epoch(step))
-            number += 1
-            if number == self._pieces:
-                leaf, number = leaf + 1, 0
-            if leaf == self.leaves.stop:
-                step, leaf = step + 1, self.leaves.start
-            if step == self._end:
-                return
-
-    def _within(self, block: _Block, step: int, leaf: int, number: int) -> range:
-        """Where in the indices of a block a piece of one of the leaves is; may be empty."""
-        batch = len(self._epochs.batch(step))
-        own, before = share(batch, leaf, self._of), share(batch, self.leaves.start, self._of).start
-        first = block.cuts[step - self._block(step).start] + own.start - before
-        piece = share(len(own), number, self._pieces)
-        return range(first + piece.start, first + piece.stop)
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU seconds of the processes that make batches."""
-        return 0.0 if self._decoders is None else self._decoders.cpu_s
-
-    def close(self) -> None:
-        """End the fetching thread, and the processes."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._decoders is not None:
-            self._decoders.close()
-
-    def _block(self, step: int) -> range:
-        """The steps that are fetched together with this one, all of its epoch."""
-        epoch = self._epochs.epoch(step)
-        begin, end = self._epochs.first(epoch), self._epochs.first(epoch + 1)
-        first = step - (step - begin) % self.block_steps
-        return range(first, min(first + self.block_steps, end))
-
-    def _fetch(self, steps: range) -> _Block:
-        of, in_order = self._of, self.source.in_order
-        first, count = self.leaves.start, len(self.leaves)
-        slices = self._epochs.slices(steps, first, of, count, in_order=in_order)
-        indices = np.concatenate(slices)
-        cuts = [0, *accumulate(len(one) for one in slices)]
-        return _Block(indices, cuts, self.source.fetch(indices))
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Slices of several steps: that of the n-th is `indices[cuts[n]:cuts[n + 1]]`."""
-
-    indices: Indices
-    cuts: list[int]
-    fetched: Fetched
+    if isinstance(dataset, IterableDataset):
+        return StreamSource(dataset, seed, make, in_turn=in_turn, **more)
+    return DatasetSource(dataset, seed, make, **more)

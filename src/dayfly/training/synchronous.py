@@ -21,7 +21,7 @@ from dayfly.training.forward import SAMPLES, Weighting, Weights, divide, forward
 from dayfly.training.logged import NUMBERS, Given, added, numbers_of
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import Piece
+from dayfly.training.slices import Piece
 
 
 class Synchronous:

@@ -47,8 +47,8 @@ from dayfly.runs.signals import StopSignals
 from dayfly.runs.staging import CUT, staged
 from dayfly.runs.tariffs import billed
 from dayfly.runs.workplace import Workplace
+from dayfly.training.evaluation import result_of
 from dayfly.training.forward import SAMPLES, Weighting
-from dayfly.training.logged import VAL
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.paged import paged
 from dayfly.training.probe import collated, try_validation
@@ -99,11 +99,7 @@ class Evaluation:
         found = given(data, self.job, labels_needed=True, paired=False)
         with self._evaluated(TEST, found, self._record.weighting) as (store, evaluated):
             measured = json.loads(store.get(MEASURED))
-        accuracy = measured.pop("val_accuracy")
-        values = {"loss": measured.pop("val_loss")}
-        values |= {} if accuracy is None else {"accuracy": accuracy}
-        values |= {name: measured.pop(VAL + name) for name in self._record.weighting.logged}
-        values |= measured
+        values = result_of(measured, self._record.weighting.logged)
         replace(evaluated, values=values).save(self.directory)
         return values
 
@@ -225,7 +221,7 @@ class EvaluationCoordinator(JobCoordinator):
 class _Told(Lines):
     """Deaths and notes; there is no training to show."""
 
-    def started(self, done: int, steps: int, epochs: int) -> None:
+    def started(self, done: int, steps: int | None, epochs: int | None, ended: int = 0) -> None:
         return None
 
 
@@ -249,7 +245,12 @@ def _prepared(record: Record, job: Job, found: Given, weights: Path, store: Stor
     safetensors.torch.load_model(replica.model, str(weights))
     with seeded(EVALUATE, job.seed):
         row_bytes = try_validation(
-            job, replica, collated(found.tried), len(found.tried), record.weighting
+            job,
+            replica.model,
+            collated(found.tried),
+            len(found.tried),
+            record.weighting,
+            replica.precision,
         )
     tree, tensors = replica.state()
     kept = {name: tensor.clone() for name, tensor in tensors.items()}

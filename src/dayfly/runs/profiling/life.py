@@ -358,7 +358,7 @@ class Watched(Worker):
             "layers": [asdict(layer) for layer in layers],
             "listed": self._passes.layers.listed,
             "samples": source.samples,
-            "validation_samples": worker.validation.samples,
+            "validation_samples": worker.held_out.source.samples,
             "sample_bytes": source.sample_bytes,
             "gpu": gpu_of(self._replica.device),
         }

@@ -46,7 +46,8 @@ from dayfly.training.forward import forward
 from dayfly.training.order import Epochs
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import Slices, Source, open_sources
+from dayfly.training.slices import Slices
+from dayfly.training.sources import Source, open_sources
 from dayfly.training.stages.compute import Micro, Stage
 from dayfly.training.stages.layers import StageModel
 from dayfly.training.synchronous import Synchronous

@@ -28,6 +28,7 @@ import typing
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -43,11 +44,12 @@ from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import StepTask
 from dayfly.training.compression.exchange import Exchange
-from dayfly.training.evaluation import Evaluation, Rows
+from dayfly.training.evaluation import HeldOut, Measures
 from dayfly.training.logged import Sums, means
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import Piece, Source
+from dayfly.training.rows import Rows
+from dayfly.training.slices import Piece
 from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.collectives.exchange import collect, hand_in, handed_in
@@ -68,7 +70,10 @@ class Pieces(typing.Protocol):
     leaves: range
 
     def pieces(self, step: int, leaf: int | None = None) -> Iterator[Piece]:
-        """As `training.sources.Slices.pieces`."""
+        """As `training.slices.Slices.pieces`."""
+
+    def lent(self) -> AbstractContextManager[None]:
+        """As `training.slices.Slices.lent`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +98,7 @@ class WorkerContext:
     rounds: Rounds
     slices: Pieces
     channel: Channel
-    validation: Source
-    evaluation: Evaluation
+    held_out: HeldOut
     engine: Engine
     catch_up: CatchUp
     faults: Faults
@@ -146,8 +150,13 @@ class Protocol(Closing):
         """
 
     @abstractmethod
-    def validate(self, step: int) -> dict[str, float | None]:
-        """Measure the model after an epoch's last step; the same at every worker."""
+    def validate(self, step: int, held_out: HeldOut | None = None) -> Measures:
+        """Measures the model after an epoch's last step; the same at every worker.
+
+        Args:
+            step: names the messages.
+            held_out: what it is measured on; None: the job's own.
+        """
 
     def tell_step(
         self,
@@ -183,8 +192,9 @@ class Protocol(Closing):
 class Gathering:
     """One validation's rows on their way to `root`; all workers name the parts alike."""
 
-    def __init__(self, worker: WorkerContext, root: int, step: int) -> None:
+    def __init__(self, worker: WorkerContext, held_out: HeldOut, root: int, step: int) -> None:
         self._worker = worker
+        self._held_out = held_out
         self._root = root
         self._step = step
         self._chunk = max(1, worker.channel.abilities.chunk_bytes)
@@ -196,7 +206,7 @@ class Gathering:
         for leaf, own in enumerate(rows.bytes_of(samples) if samples else ()):
             schedule = hand_in(here.task.rank, self._root, own.numel(), chunk=self._chunk)
             if len(schedule):
-                here.engine.run(schedule, own, self._step, _operation(number, leaf))
+                here.engine.run(schedule, own, self._step, self._operation(number, leaf))
 
     def collect(self, number: int, rows: Rows, parts: Mapping[int, range]) -> None:
         """Receives parts of a round. rows: of all samples. parts: each rank's samples."""
@@ -222,7 +232,7 @@ class Gathering:
                 rank: Span(row * samples.start, row * samples.stop)
                 for rank, samples in parts.items()
             }
-            yield _operation(number, leaf), whole, spans
+            yield self._operation(number, leaf), whole, spans
 
     def keep_form(self, rows: Rows) -> None:
         """Keeps the form of the rows for another attempt of the root."""
@@ -248,11 +258,10 @@ class Gathering:
         self._expected = []
 
     def _form_key(self) -> Key:
-        return Key(self._step, "rows-form", self._root, self._root)
+        return Key(self._step, self._held_out.operation("rows-form"), self._root, self._root)
 
-
-def _operation(number: int, leaf: int) -> str:
-    return f"rows-{number}-{leaf}"
+    def _operation(self, number: int, leaf: int) -> str:
+        return self._held_out.operation(f"rows-{number}-{leaf}")
 
 
 class WholeModel(Protocol):
@@ -263,30 +272,31 @@ class WholeModel(Protocol):
     def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
         """Size of what a round sums over the workers; may change the replica."""
 
-    def validate(self, step: int) -> dict[str, float | None]:
-        """Measures the model after an epoch's last step: each worker its blocks, summed by all.
+    def validate(self, step: int, held_out: HeldOut | None = None) -> Measures:
+        """Each worker measures its blocks, which are summed by all.
 
         Rank 0 computes the metrics, of outputs and targets that all others hand in.
         """
-        here, evaluation = self.worker, self.worker.evaluation
+        here = self.worker
+        held_out = held_out or here.held_out
+        source, evaluation = held_out.source, held_out.evaluation
         here.fault_points.operation = "val"
         rank, root = here.task.rank, 0
         blocks = len(evaluation.blocks)
         sums = torch.cat([evaluation.empty(blocks), evaluation.no_values()])
         numbers = len(sums) - len(evaluation.gathered)
         table, values = sums[:numbers], sums[numbers:]
-        one = Sum(here.engine, "val", sums)
+        one = Sum(here.engine, held_out.operation("val"), sums)
         (stored,) = here.catch_up.stored(step, [one])
-        gathering = Gathering(here, root, step)
+        gathering = Gathering(here, held_out, root, step)
         if one.reads_buffer(stored):
             shares = block_shares(evaluation.blocks, here.task.world_size)
             samples = [covered(share) for share in shares]
-            whole = range(here.validation.samples)
+            whole = range(source.samples)
             rows = evaluation.rows(whole if rank == root else samples[rank])
             with here.spans.during("validate"), here.replica.averaged():
-                table.copy_(
-                    evaluation.measure(here.replica.model, here.validation, shares[rank], rows)
-                )
+                own = evaluation.measure(here.replica.model, source, shares[rank], rows)
+                table.copy_(own)
             here.faults.at(step, "evaluated")
             if rows is not None:
                 if rank == root:

@@ -145,7 +145,8 @@ class Bsp(WholeModel):
             with here.spans.during("compute"):
                 self.own_finite = self._leaves(step, phase) and self.own_finite
             here.faults.at(step, f"computed{phase.suffix}")
-            phase.buckets.finish()
+            with here.slices.lent():
+                phase.buckets.finish()
         except BaseException as error:
             phase.buckets.give_up(error)
             raise

@@ -95,7 +95,8 @@ class LocalSgdRounds(WholeModel):
         here.faults.at(last, "computed")
         averaging = time.monotonic()
         try:
-            average.take(step, stored)
+            with here.slices.lent():
+                average.take(step, stored)
         except HandOver:
             if not computed:
                 raise

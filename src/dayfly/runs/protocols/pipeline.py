@@ -34,9 +34,10 @@ from dayfly.runs.progress import Sum
 from dayfly.runs.protocols.base import Buckets, Protocol, Stored, WorkerContext
 from dayfly.runs.protocols.staged_validation import StagedValidation
 from dayfly.training.compression.exchange import Exchange
+from dayfly.training.evaluation import HeldOut, Measures
 from dayfly.training.forward import divide
 from dayfly.training.replica import Wishes
-from dayfly.training.sources import Piece
+from dayfly.training.slices import Piece
 from dayfly.training.stages.compute import Micro, Norms, Stage
 from dayfly.training.stages.layers import StageModel
 from dayfly.training.state import Tensors
@@ -180,7 +181,6 @@ class Pipeline(Protocol):
         everybody = range(line.layout.world_size)
         self._passes = worker.among(None, everybody)
         self._passage = Passage(line, self._stage_rank, self._passes, worker.channel)
-        self._validation = StagedValidation(worker, self._stage, self._passage)
 
     def _tail_of(self, values: list[float]) -> torch.Tensor:
         """Loss, wishes, and what the loss is divided by: as `Synchronous` has them."""
@@ -326,9 +326,11 @@ class Pipeline(Protocol):
                 y=y if passage.last else None,
             )
 
-    def validate(self, step: int) -> dict[str, float | None]:
+    def validate(self, step: int, held_out: HeldOut | None = None) -> Measures:
+        held_out = held_out or self.worker.held_out
+        validation = StagedValidation(self.worker, self._stage, self._passage, held_out)
         with self.worker.replica.averaged():
-            return self._validation.validate(step)
+            return validation.validate(step)
 
     def close(self) -> None:
         self._beside.shutdown(wait=True, cancel_futures=True)

@@ -20,7 +20,8 @@ import torch
 from dayfly.batches import MicroBatch, covered, validation_rounds
 from dayfly.runs.progress import Sum
 from dayfly.runs.protocols.base import Gathering, WorkerContext
-from dayfly.training.evaluation import Rows, validation_batch
+from dayfly.training.evaluation import HeldOut, Measures, validation_batch
+from dayfly.training.rows import Rows
 from dayfly.training.stages.compute import Micro, Stage
 from dayfly.wire.pipelines.orders import forward_only
 from dayfly.wire.schedule import Work
@@ -32,28 +33,31 @@ if TYPE_CHECKING:
 class StagedValidation:
     """Validates, at one stage."""
 
-    def __init__(self, worker: WorkerContext, stage: Stage, passage: Passage) -> None:
+    def __init__(
+        self, worker: WorkerContext, stage: Stage, passage: Passage, held_out: HeldOut
+    ) -> None:
         self._worker = worker
+        self._held_out = held_out
         self._stage = stage
         self._passage = passage
         line = passage.line
         self._rounds = validation_rounds(
-            worker.validation.samples,
+            held_out.source.samples,
             line.replicas,
             line.micro_batches,
-            worker.epochs.batch_size,
+            worker.job.batch_size,
         )
         self._members = line.layout.stage_ranks(line.layout.stages - 1)
         self._root = self._members[0]
 
-    def validate(self, step: int) -> dict[str, float | None]:
+    def validate(self, step: int) -> Measures:
         """Measures the model, the same at every worker; see `Evaluation.record`."""
-        here, evaluation = self._worker, self._worker.evaluation
+        here, evaluation = self._worker, self._held_out.evaluation
         here.fault_points.operation = "val"
-        gathering = Gathering(here, self._root, step)
+        gathering = Gathering(here, self._held_out, self._root, step)
         whole = None
         if here.task.rank == self._root:
-            whole = evaluation.rows(range(here.validation.samples))
+            whole = evaluation.rows(range(self._held_out.source.samples))
         tables, missing = [], []
         for number in range(len(self._rounds)):
             table, measured = self._round(step, number, whole, gathering)
@@ -62,7 +66,7 @@ class StagedValidation:
                 missing.append(number)
         values = evaluation.no_values()
         if evaluation.gathered:
-            one = Sum(here.engine, "val-metrics", values)
+            one = Sum(here.engine, self._held_out.operation("val-metrics"), values)
             (stored,) = here.catch_up.stored(step, [one])
             if whole is not None and one.reads_buffer(stored):
                 self._collect(whole, gathering, missing)
@@ -79,11 +83,13 @@ class StagedValidation:
 
         whole: room for the rows of all samples, which the root has.
         """
-        here, evaluation = self._worker, self._worker.evaluation
+        here, held_out = self._worker, self._held_out
+        evaluation = held_out.evaluation
         shares = self._rounds[number]
         replica = self._passage.stage_rank.replica
         mine, first = shares[replica], sum(map(len, shares[:replica]))
-        one = Sum(here.engine, f"val-{number}", evaluation.empty(sum(map(len, shares))))
+        sums = evaluation.empty(sum(map(len, shares)))
+        one = Sum(here.engine, held_out.operation(f"val-{number}"), sums)
         (stored,) = here.catch_up.stored(step, [one])
         if not one.reads_buffer(stored):
             one.take(step, stored)
@@ -93,7 +99,7 @@ class StagedValidation:
             rows = evaluation.rows(covered(mine))
         run = self._passage.run(
             step,
-            f"eval-{number}",
+            held_out.operation(f"eval-{number}"),
             forward_only,
             [MicroBatch(micro, len(some)) for micro, some in enumerate(mine)],
             learns=False,
@@ -154,5 +160,5 @@ class StagedValidation:
         """Samples, where they are needed: at the two ends of the model."""
         if not (self._passage.first or self._passage.last):
             return None, None
-        x, y = validation_batch(self._worker.validation, positions)
+        x, y = validation_batch(self._held_out.source, positions)
         return x, y

@@ -1,18 +1,13 @@
-"""The coordinator of a script's run: one generation of workers after another, until they are done.
-
-A bounded look at the directories of the script tells whether it has written anything.
-"""
+"""The coordinator of a script's run: one generation of workers after another, until it is done."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from dayfly.errors import DayflyError, RequestError, RunFailed
 from dayfly.life import checkpoints
@@ -30,12 +25,13 @@ from dayfly.runs.result import Result, write_json
 from dayfly.runs.run import with_bill
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.scripts.environment import ScriptTask
-from dayfly.runs.scripts.logs import Follower
+from dayfly.runs.scripts.footprint import Footprint, footprint
+from dayfly.runs.scripts.logs import Follower, Output
 from dayfly.runs.scripts.process import GROUPS, LOOP
 from dayfly.runs.scripts.record import FILES, ScriptRecord, ScriptRun
 from dayfly.runs.setup import Setup
 from dayfly.runs.tariffs import billed
-from dayfly.specs.events import Ended, StartedAgain
+from dayfly.specs.events import Ended, EpochTold, Measured, StartedAgain, Told
 from dayfly.specs.generations import GenerationPlan
 from dayfly.specs.pace import REPORT_EVERY_OVER_LINK_S
 from dayfly.wire.channels import channel_kind
@@ -56,6 +52,8 @@ _AHEAD_BYTES = 8 * MIB
 _OUTBOX_BYTES = 512 * MIB
 #: Where each message is paid for, nothing is kept ready.
 _SMALL_BYTES = 256 * 1024
+#: How often a line says where a loop without epochs stands, in seconds.
+_SAY_EVERY_S = 30.0
 #: How often the functions' logs are looked at, in seconds.
 _FOLLOW_EVERY_S = 0.1
 
@@ -66,18 +64,33 @@ class _ScriptRecorder(Recorder):
     Attributes:
         policy: of the run, which is told what workers tell of themselves.
         alone: called with a function that died, and starts again alone.
+        steps: called as a loop takes its first step, with the number of its epochs (None: it has
+            none), and of those that have ended.
+        epochs: what workers told of each epoch of a loop, by its number.
     """
 
     policy: LoopRestarts
     alone: Callable[[base.Ended], None]
+    steps: Callable[[int | None, int], None]
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        self.epochs: dict[int, Measured] = {}
+        super().__init__(*args, **named)
 
     def reported(self, plan: GenerationPlan, report: Report) -> None:
         super().reported(plan, report)
         for record in report.records:
-            if record["kind"] == LOOP:
+            if record["kind"] == LOOP and "steps" in record:
+                self.steps(record["epochs"], record["ended"])
+            elif record["kind"] == LOOP:
                 self.policy.entered(report.rank, alone=record["alone"])
             elif record["kind"] == GROUPS:
                 self.policy.grouped()
+
+    def _note(self, rank: int, record: Told) -> None:
+        super()._note(rank, record)
+        if isinstance(record, EpochTold):
+            self.epochs[record.epoch] = record.record
 
     def ended(self, plan: GenerationPlan, rank: int, ended: base.Ended, *, death: bool) -> None:
         counts = death and ended.outcome not in self.policy.planned
@@ -107,9 +120,10 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
     inputs = ("checkpoint", "faults")
     untold = (Ended, StartedAgain)  # one line says both
 
-    def __init__(self, record: ScriptRecord, context: RunContext, output: TextIO) -> None:
+    def __init__(self, record: ScriptRecord, context: RunContext, output: Output) -> None:
         super().__init__(record, context)
         self._output = output
+        self._steps_shown = False
         together = Restarts(record.settings.max_restarts, written=self._kept, where=self._where)
         look_s = self._setup.pace.look_s
         self.policy: LoopRestarts = LoopRestarts(together, record.settings.workers, look_s)
@@ -133,6 +147,15 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
 
     def _begins(self) -> None:
         self._recorder.policy, self._recorder.alone = self.policy, self._starts_alone
+        self._recorder.steps = self._loop_steps
+
+    def _loop_steps(self, epochs: int | None, ended: int) -> None:
+        """Show a loop that takes its first step in this life of the coordinator."""
+        if not self._steps_shown:
+            self._steps_shown = True
+            self._display.started(self._step, None, epochs, ended)
+            if epochs is None:
+                self._display.bar(_SAY_EVERY_S)
 
     def _starts_alone(self, ended: base.Ended) -> None:
         self._display.note(f"{in_a_line(ended)}: it starts again alone")
@@ -278,8 +301,18 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
         self._home.keep_files(FILES)
         write_json(self._store, "bill.json", whole_bill.dump())
         losses = [recorder.losses[step] for step in sorted(recorder.losses)]
-        write_json(self._store, "history.json", {"epochs": [], "step_loss": losses})
-        summary = replace(summary, steps=len(losses), step_s=recorder.median_step_s)
+        epochs = [recorder.epochs[number] for number in sorted(recorder.epochs)]
+        write_json(self._store, "history.json", {"epochs": epochs, "step_loss": losses})
+        last: Measured = epochs[-1] if epochs else {}
+        summary = replace(
+            summary,
+            epochs=len(epochs),
+            steps=len(losses),
+            step_s=recorder.median_step_s,
+            train_loss=last.get("train_loss"),
+            val_loss=last.get("val_loss"),
+            val_accuracy=last.get("val_accuracy"),
+        )
         return with_bill(summary, whole_bill, recorder)
 
     def _over(self, result: Result) -> ScriptRun:
@@ -308,64 +341,3 @@ class _Attendant:
             self._follow_next_s = time.monotonic() + _FOLLOW_EVERY_S
             self._follower.follow()
         return any(is_request(key) for key in keys)
-
-
-#: Entries that are looked at, of each place. Those near its top come first.
-MOST_ENTRIES = 10_000
-#: What running a script leaves behind by itself.
-_NOT_THE_SCRIPTS = ("__pycache__",)
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """entries: files and directories that were seen. newest_ns: the latest change of any."""
-
-    entries: int
-    newest_ns: int
-
-
-def footprint(
-    places: Sequence[Path], *, without: Collection[Path] = (), most: int = MOST_ENTRIES
-) -> tuple[Footprint, ...]:
-    """Of each place, as of now; two that are equal mean that nothing was written in between.
-
-    Hidden entries are passed over, and so are those of `without`, with what is below, and files to
-    which this process's own output goes. A place that is not there has no entries.
-    """
-    passed: set[str | tuple[int, int]] = {os.path.abspath(path) for path in without}
-    for fd in (1, 2):
-        with suppress(OSError):
-            status = os.fstat(fd)
-            passed.add((status.st_dev, status.st_ino))
-    return tuple(_look(place, passed, most) for place in places)
-
-
-def _look(place: Path, passed: Collection[str | tuple[int, int]], most: int) -> Footprint:
-    entries, newest_ns = 0, 0
-    ahead = deque([os.path.abspath(place)])
-    while ahead:
-        try:
-            with os.scandir(ahead.popleft()) as found:
-                here = sorted(found, key=lambda entry: entry.name)
-        except OSError:
-            continue  # removed meanwhile, or not ours to read
-        for entry in here:
-            if entry.name.startswith(".") or entry.name in _NOT_THE_SCRIPTS:
-                continue
-            if entry.path in passed:
-                continue
-            if entries >= most:
-                return Footprint(entries, newest_ns)
-            try:
-                status = entry.stat(follow_symlinks=False)
-                below = entry.is_dir(follow_symlinks=False)
-            except OSError:
-                continue
-            if (status.st_dev, status.st_ino) in passed:
-                continue
-            entries += 1
-            if below:
-                ahead.append(entry.path)
-            else:
-                newest_ns = max(newest_ns, status.st_mtime_ns)
-    return Footprint(entries, newest_ns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
@@ -16,6 +16,7 @@ from dayfly.runs.home import found
 from dayfly.runs.listeners import Listener
 from dayfly.runs.run_context import Request, begun, resumed
 from dayfly.runs.scripts.coordinator import ScriptCoordinator
+from dayfly.runs.scripts.logs import Output
 from dayfly.runs.scripts.record import FILES, Script, ScriptRecord, ScriptRun, ScriptSettings
 
 
@@ -25,7 +26,7 @@ def begin(
     settings: ScriptSettings,
     *,
     module: bool = False,
-    output: TextIO,
+    output: Output,
     **request: Any,
 ) -> ScriptRun:
     """Checks a request, makes the run's directory and runs the script on all workers.
@@ -61,7 +62,7 @@ def resume(
     *,
     directory: Path | None = None,
     display: Display,
-    output: TextIO,
+    output: Output,
     listeners: Sequence[Listener] = (),
     faults: Sequence[Fault] = (),
     asked_at: float | None = None,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Protocol
 
 from dayfly.life.platforms.base import Logs
 
@@ -22,6 +22,23 @@ STATE_EVERY_S = 1.0
 _LONGEST = 64 * 1024
 #: Colours of the ranks' prefixes on a terminal, one after another.
 _COLOURS = (36, 33, 35, 32, 34, 31)
+
+
+class Output(Protocol):
+    """Where lines are shown, such as a text file."""
+
+    @property
+    def encoding(self) -> str | None:
+        """Letters that it has not are escaped; None: it has all."""
+
+    def write(self, text: str, /) -> object:
+        """Writes whole lines."""
+
+    def flush(self) -> None:
+        """Shows what was written."""
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
 
 
 class PrintedLines:
@@ -115,7 +132,7 @@ class Follower:
         stream: to which they are written; that nobody reads it any more is no error.
     """
 
-    def __init__(self, logs: Logs, functions: Sequence[str], stream: TextIO) -> None:
+    def __init__(self, logs: Logs, functions: Sequence[str], stream: Output) -> None:
         self._stream = stream
         self._unread = False
         coloured = stream.isatty()

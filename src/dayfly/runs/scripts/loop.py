@@ -4,22 +4,27 @@ script     model.step(x, y)        the whole batch, the same at every rank
 Given      this rank's slice of it, in pieces
 protocol   bsp, or a pipeline of the model's stages: sums, catches up from the message log
 Keeping    the run checkpoint, with where the loop stands (`position`)
+
+script     model.evaluate(data)    all samples, the same at every rank
+protocol   measures this rank's blocks of them, and sums as in a validation of a job
+
+The messages of an evaluation are those of the step that comes next, so a checkpoint that counts
+meanwhile does not trim them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
-import xxhash
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map
 
-from dayfly.batches import share
 from dayfly.closing import Closing
+from dayfly.dataclass_json import dump, read
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -28,74 +33,40 @@ from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.reports import HANDED_OVER, STOPPED
 from dayfly.runs.engines import Engines
 from dayfly.runs.keeping import Keeping
-from dayfly.runs.log_budget import RoundBytes, log_rounds, replays
-from dayfly.runs.pipelining import Pipelining
+from dayfly.runs.log_budget import log_rounds, measuring, replays
 from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.protocols.base import Protocol, WorkerContext
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.protocols.pipeline import Pipeline
+from dayfly.runs.scripts.batches import Given, GivenBatches, digest_of, samples_of
 from dayfly.runs.scripts.position import Position
 from dayfly.runs.scripts.process import Leave, ScriptProcess
+from dayfly.runs.scripts.trial import Shown, cut_model, prune, whole_bytes
 from dayfly.runs.settings import Settings
 from dayfly.runs.spans import FaultPoints, Spans
-from dayfly.runs.staging import step_bytes
 from dayfly.runs.task import FunctionTask, StepTask
-from dayfly.training.combining import weighting_of
 from dayfly.training.devices import device_of_function
-from dayfly.training.evaluation import Evaluation
+from dayfly.training.evaluation import Evaluation, HeldOut, Measures, result_of, validation_batch
 from dayfly.training.logged import Sums
-from dayfly.training.order import Epochs, Rounds
+from dayfly.training.order import Rounds
 from dayfly.training.randomness import DROPOUT, EVALUATE, seeded
 from dayfly.training.replica import Replica, Wishes
-from dayfly.training.sources import DatasetSource, Piece
-from dayfly.training.stages.layers import StageModel, keep_stage, layers_of, stages, tensors_of
-from dayfly.training.stages.probe import as_it_was, check_stages
+from dayfly.training.sources import DatasetSource, Source
 from dayfly.training.state import Tensors
 from dayfly.training.synchronous import Synchronous
 from dayfly.wire.channels.kind import ChannelSpec
-from dayfly.wire.pipelines.step import Layout, StageRank, worthwhile_bytes
+from dayfly.wire.pipelines.step import Layout, worthwhile_bytes
 
-#: Samples of the first batch by which a loss and a cut are tried.
-_TRIED = 4
-
-
-class Given:
-    """The batch of the step that is being taken, as one rank's slice of it.
-
-    Args:
-        replica: this rank's, of `replicas` that share a batch.
-        parts: pieces in which a slice is computed.
-    """
-
-    def __init__(self, replica: int, replicas: int, parts: int) -> None:
-        self._replica, self._replicas, self._parts = replica, replicas, parts
-        self.leaves = range(replica, replica + 1)
-        self._batch: Any = None
-        self.samples = 0
-
-    def take(self, batch: Any) -> None:
-        """This is the batch from now on."""
-        self._batch, self.samples = batch, samples_of(batch)
-
-    def pieces(self, step: int, leaf: int | None = None) -> Iterator[Piece]:
-        """As `Slices.pieces`, of the batch that was taken."""
-        mine = share(self.samples, self._replica, self._replicas)
-        for number in range(self._parts):
-            piece = share(len(mine), number, self._parts)
-            if piece:
-                first = mine.start + piece.start
-                rows = rows_of(self._batch, first, first + len(piece))
-                yield Piece(number, len(piece), rows, last=number == self._parts - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class GivenBatches(Epochs):
-    """Batches as they are given: nobody knows how many there will be."""
-
-    given: Given
-
-    def batch(self, step: int) -> range:
-        return range(self.given.samples)
+_OTHER_BATCH = (
+    "model.step() of rank {rank} was given another batch than that of rank 0, in step {step}: let "
+    "every rank go through the same batches, each of them whole (no DistributedSampler; shuffle by "
+    "torch's own generator, or by a seed)"
+)
+_OTHER_SAMPLES = (
+    "model.evaluate() of rank {rank} was given other samples than that of rank 0, after {step} "
+    "steps: give all of them to every rank, which takes its own (no DistributedSampler; split by "
+    "a seed)"
+)
 
 
 class _Losses(Progress):
@@ -142,12 +113,15 @@ class Loop(Closing):
         self._position = position
         self.step = committed.step
         stage_rank = Layout(settings.stages, settings.members).stage_rank(told.rank)
-        weighting, round_bytes, line, built = _tried(job, settings, model, batch, stage_rank)
-        if built is not None:
-            _prune(optimizer, built.model)
-        if line is not None:
+        self._shown = shown = _shown(position, job, model, batch, settings)
+        line, built = None, None
+        if settings.cut:
+            round_bytes, line, built = cut_model(job, settings, model, batch, shown, stage_rank)
+            prune(optimizer, built.model)
             chunk_bytes = worthwhile_bytes([told.rates], channel.abilities.in_flight)
             line = replace(line, chunk_bytes=chunk_bytes)
+        else:
+            round_bytes = whole_bytes(model, settings.workers)
         spec = ChannelSpec(
             senders=told.world_size,
             budget_bytes=told.log_budget_bytes,
@@ -168,11 +142,13 @@ class Loop(Closing):
             precision=settings.precision,
             pace=told.pace,
             pipelining=line,
-            weighting=weighting,
+            weighting=shown.weighting,
         )
+        self._settings, self._spec, self._round_bytes = settings, spec, round_bytes
+        self._evaluating: tuple[float, float] | None = None  # since the last step
         parts = job.accumulate
         self._given = Given(stage_rank.replica, settings.members, parts)
-        self._job, self._task, self._store = job, task, process.store
+        self._job, self._task, self._process = job, task, process
         self._lifetime, self._spans = Lifetime(process.context), Spans()
         self._fault_points = FaultPoints(process.faults, self.step)
         device = device_of_function(process.context.gpu_share)
@@ -205,8 +181,7 @@ class Loop(Closing):
             rounds=Rounds(epochs, 1),
             slices=self._given,
             channel=channel,
-            validation=DatasetSource((), job.seed),
-            evaluation=Evaluation(job, 0, weighting, settings.precision),
+            held_out=self._held_out(DatasetSource((), job.seed)),
             engine=self._engine,
             catch_up=self._catch_up,
             faults=process.faults,
@@ -238,11 +213,13 @@ class Loop(Closing):
             # The script's own generators stay as they were, so that all ranks' stay equal.
             with seeded(DROPOUT, self._job.seed, self.step):
                 if self._position.first:
-                    self._agree(batch)
+                    self._agree("batch", digest_of(batch), _OTHER_BATCH)
+                    self._fault_points.operation = "grad"
                 granted = self._protocol.take(self.step)
         except HandOver:
             raise Leave(HANDED_OVER, self.step, kept=False) from None
         self._position.add(self._losses.loss)
+        self._evaluating = None
         self.step += 1
         if granted.checkpoint or granted.stop:
             then = STOPPED if granted.stop else None
@@ -251,6 +228,44 @@ class Loop(Closing):
                 self._keeping.wait()
                 raise Leave(then or HANDED_OVER, self.step, kept=True)
         return self._losses.loss
+
+    def evaluate(self, source: Source) -> Measures:
+        """Measures the model on samples, on all ranks; returns what `Parallel.evaluate` does.
+
+        Raises:
+            Leave: the process is to end here.
+            RequestError: other ranks were given other samples, or their outputs take too much room.
+        """
+        self._evaluating = self._evaluating or (time.monotonic(), time.time())
+        held_out = self._held_out(source)
+        shown, self._fault_points.step = self._shown, self.step
+        measured = measuring(self._job, source.samples, shown.row_bytes, shown.weighting)
+        whole = measured.add_to(self._round_bytes)
+        log_rounds(self._settings, self._task.channel, self._spec, whole)
+        try:
+            with seeded(EVALUATE, self._job.seed):
+                first = validation_batch(source, held_out.evaluation.blocks[0])
+                digest = digest_of(first, source.samples)
+                self._agree(held_out.operation("samples"), digest, _OTHER_SAMPLES)
+                found = self._protocol.validate(self.step, held_out)
+        except HandOver:
+            raise Leave(HANDED_OVER, self.step, kept=False) from None
+        measures = result_of(found, shown.weighting.logged)
+        self._position.add_measured(measures)
+        return measures
+
+    def tell_epoch(self, record: Mapping[str, int | float | None]) -> None:
+        """Reports an epoch, and its evaluations where no step came after them."""
+        began, at = self._evaluating or (time.monotonic(), time.time())
+        self._process.reporter.add(
+            "epoch",
+            urgent=self._task.rank == 0,
+            step=self.step,
+            record=record,
+            cpu_s=time.process_time(),
+            began=at,
+            spans=self._spans.take(began),
+        )
 
     def whole_state(self) -> Tensors:
         """All of the model's tensors, by way of a checkpoint, which all ranks call for here."""
@@ -262,13 +277,14 @@ class Loop(Closing):
                 self._keeping.wait_until_it_counts("the weights of all stages")
         except HandOver:
             raise Leave(HANDED_OVER, self.step, kept=False) from None
-        committed = checkpoints.latest(self._store)
+        store = self._process.store
+        committed = checkpoints.latest(store)
         if committed is None or committed.step != self.step:
             raise RunFailed(
-                f"the checkpoint before step {self.step} is not the latest in {self._store}: let "
-                "all ranks call state_dict() after the same step"
+                f"the checkpoint before step {self.step} is not the latest in {store}: let all "
+                "ranks call state_dict() after the same step"
             )
-        return checkpoints.read(self._store, committed)[1]
+        return checkpoints.read(store, committed)[1]
 
     def close(self) -> None:
         """Write what is under way, and end the threads."""
@@ -282,32 +298,41 @@ class Loop(Closing):
         tree, tensors = self._position.dump()
         self._keeping.write(self.step, self._protocol, {"loop": tree}, then, tensors)
 
-    def _agree(self, batch: Any) -> None:
-        """Raise RequestError unless all ranks have this batch."""
-        self._fault_points.operation = "batch"
+    def _held_out(self, source: Source) -> HeldOut:
+        """Samples to measure the model on."""
+        weighting, precision = self._shown.weighting, self._settings.precision
+        evaluation = Evaluation(self._job, source.samples, weighting, precision)
+        return HeldOut(source, evaluation, self._position.evaluations)
+
+    def _agree(self, operation: str, digest: float, refusal: str) -> None:
+        """Raise RequestError unless all ranks have this digest.
+
+        Args:
+            refusal: with `rank`, the first that has another, and `step`.
+        """
+        self._fault_points.operation = operation
         rank, size = self._task.rank, self._task.world_size
         digests = torch.zeros(size, dtype=torch.float64)
-        one = Sum(self._engine, "batch", digests)
+        one = Sum(self._engine, operation, digests)
         (stored,) = self._catch_up.stored(self.step, [one])
-        digests[rank] = _digest(batch)
+        digests[rank] = digest
         one.take(self.step, stored)
-        self._fault_points.operation = "grad"
         other = next((r for r in range(size) if digests[r] != digests[0]), None)
         if other is not None:
-            raise RequestError(
-                f"model.step() of rank {other} was given another batch than that of rank 0, in "
-                f"step {self.step}: let every rank go through the same batches, each of them whole "
-                "(no DistributedSampler; shuffle by torch's own generator, or by a seed)"
-            )
+            raise RequestError(refusal.format(rank=other, step=self.step))
 
 
 class Alone:
     """Steps in one process, that nothing keeps: a script that plain Python started."""
 
-    def __init__(self, job: Job, settings: Settings, model: nn.Module, position: Position) -> None:
+    def __init__(
+        self, job: Job, settings: Settings, model: nn.Module, position: Position, batch: Any
+    ) -> None:
         self._job, self._position = job, position
+        self._weighting = _shown(position, job, model, batch, settings).weighting
         self._given = Given(0, 1, job.accumulate)
-        self._steps = Synchronous(job, Replica(job, model, precision=settings.precision))
+        self._replica = Replica(job, model, precision=settings.precision)
+        self._steps = Synchronous(job, self._replica, weighting=self._weighting)
         self._step = 0
 
     def take(self, batch: Any) -> float:
@@ -321,77 +346,22 @@ class Alone:
         self._position.add(loss)
         return loss
 
-
-def samples_of(batch: Any) -> int:
-    """Samples of a batch: rows of its first tensor. Raises RequestError if it has none."""
-    for leaf in tree_leaves(batch):
-        if isinstance(leaf, torch.Tensor) and leaf.ndim:
-            return len(leaf)
-    raise RequestError("model.step() was given no tensor with a row for each sample")
-
-
-def rows_of(batch: Any, start: int, stop: int) -> Any:
-    """Some samples of a batch."""
-    samples = samples_of(batch)
-
-    def cut(leaf: Any) -> Any:
-        rows = isinstance(leaf, torch.Tensor) and leaf.ndim > 0 and len(leaf) == samples
-        return leaf[start:stop] if rows else leaf
-
-    return tree_map(cut, batch)
+    def evaluate(self, source: Source) -> Measures:
+        """As `Loop.evaluate`."""
+        job, model, samples = self._job, self._replica.model, source.samples
+        evaluation = Evaluation(job, samples, self._weighting, self._replica.precision)
+        rows, values = evaluation.rows(range(samples)), evaluation.no_values()
+        with seeded(EVALUATE, job.seed):
+            table = evaluation.measure(model, source, evaluation.blocks, rows)
+            if rows is not None:
+                values = evaluation.values(rows)
+        measures = result_of(evaluation.record(table, values), self._weighting.logged)
+        self._position.add_measured(measures)
+        return measures
 
 
-def _digest(batch: Any) -> float:
-    """A number of 48 bits, which float64 holds exactly."""
-    digest = xxhash.xxh3_64()
-    for leaf in tree_leaves(batch):
-        if isinstance(leaf, torch.Tensor):
-            plain = leaf.detach().cpu().contiguous()
-            digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-    return float(digest.intdigest() >> 16)
-
-
-def _tried(
-    job: Job, settings: Settings, model: nn.Module, batch: Any, stage_rank: StageRank
-) -> tuple[Any, RoundBytes, Pipelining | None, StageModel | None]:
-    """What the first batch shows: weighting, bytes of a step, and of a cut model its stage."""
-    count = samples_of(batch)
-    some = range(min(_TRIED, count))
-    few = [tree_map(_row, rows_of(batch, number, number + 1)) for number in some]
-    with as_it_was(model), seeded(EVALUATE, job.seed):
-        weighting = weighting_of(job, model, few)
-        if not settings.cut:
-            trained = [p for p in model.parameters() if p.requires_grad]
-            nbytes = sum(p.numel() * max(4, p.itemsize) for p in (*trained, *model.buffers()))
-            return weighting, RoundBytes.of_sums(nbytes, settings.workers), None, None
-        forms = check_stages(job, model, settings.cut, few, settings.precision, alone=False)
-    line = Pipelining(
-        cut=settings.cut,
-        replicas=settings.members,
-        micro_batches=job.accumulate,
-        schedule=settings.schedule,
-        forms=forms,
-    )
-    layers = layers_of(model)
-    flat_bytes = [
-        sum(t.numel() * 4 for number in numbers for _, t in tensors_of(layers[number]))
-        for numbers in stages(settings.cut, len(layers))
-    ]
-    round_bytes = step_bytes(line, count, flat_bytes)
-    return weighting, round_bytes, line, keep_stage(model, settings.cut, stage_rank.stage)
-
-
-def _row(leaf: Any) -> Any:
-    return leaf[0] if isinstance(leaf, torch.Tensor) and leaf.ndim else leaf
-
-
-def _prune(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
-    """Leave of an optimizer the parameters of a stage."""
-    own = {id(parameter) for parameter in model.parameters()}
-    for group in optimizer.param_groups:
-        kept = [number for number, p in enumerate(group["params"]) if id(p) in own]
-        for name in ("params", "param_names"):
-            if name in group:
-                group[name] = [group[name][number] for number in kept]
-    for parameter in [p for p in optimizer.state if id(p) not in own]:
-        del optimizer.state[parameter]
+def _shown(position: Position, job: Job, model: nn.Module, batch: Any, settings: Settings) -> Shown:
+    """What the first batch of the run's loop showed; of this process's, if it is that one."""
+    if position.shown is None:
+        position.shown = dump(Shown.by(job, model, batch, settings.precision))
+    return read(Shown, position.shown, "what the loop's first batch showed, in the checkpoint")

@@ -4,6 +4,7 @@
     for epoch in model.epochs(20):
         for x, y in loader:
             loss = model.step(x, y)
+        found = model.evaluate(held_out)
 
 Every rank runs the loop, with the same batches. Each computes its slice, and where the model is cut
 its stage; `loop` takes the steps, `position` says where a process that starts again goes on.
@@ -11,45 +12,47 @@ its stage; `loop` takes the steps, `position` says where a process that starts a
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
-from dayfly import dataclass_json
 from dayfly.errors import DayflyError, RequestError
-from dayfly.job import Job, Loss, Step
+from dayfly.job import Job, Loss, Metric, Step
 from dayfly.life import checkpoints
-from dayfly.life.checkpoints import State, Writer
+from dayfly.life.checkpoints import State
 from dayfly.life.commits import Checkpoint
 from dayfly.life.failure import raised_in
 from dayfly.runs.log_budget import replays
+from dayfly.runs.scripts.batches import samples_of
+from dayfly.runs.scripts.first_state import first_state, same_tensors
+from dayfly.runs.scripts.held_out import held_out_source, tried_of
 from dayfly.runs.scripts.loop import Alone, Loop
+from dayfly.runs.scripts.loop_settings import loop_settings
 from dayfly.runs.scripts.position import Position
 from dayfly.runs.scripts.process import LOOP, ScriptProcess, here
+from dayfly.runs.scripts.words import script_words
 from dayfly.runs.settings import DEFAULT_SCHEDULE, Settings
+from dayfly.training.evaluation import Measures
 from dayfly.training.precisions import FP32
 from dayfly.training.replica import model_part
-from dayfly.training.stages.layers import check_cut, even_cut, layers_of
 from dayfly.training.state import Tensors, load_model_tensors, model_tensors
-from dayfly.wire.collectives import default_collective
-from dayfly.wire.execution import wait_patiently
-from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.pipelines.step import Layout
 
-#: What all ranks begin with, as rank 0 has it.
-_BEGIN = Key(0, "first-state", 0, EVERYONE)
+#: Batch size of a job that is validated in blocks of 32 samples, as loops are.
+_EVALUATED = 256
 
 
+@script_words()
 def parallel(
     model: nn.Module,
     *,
     optimizer: torch.optim.Optimizer,
     loss: Loss | None = None,
     step: Step | None = None,
+    metrics: Mapping[str, Metric] | None = None,
     state: Mapping[str, Any] | None = None,
     stages: int = 1,
     cut: Sequence[int] = (),
@@ -72,6 +75,8 @@ def parallel(
         loss: `loss(outputs, targets)`, as of a `Job`.
         step: the script's own forward pass and loss, `step(model, batch)`, as of a `Job`; in place
             of `loss`.
+        metrics: what `evaluate` measures beside the loss and the accuracy: name to a metric of
+            torchmetrics or a function `metric(outputs, targets)`, as of a `Job`.
         state: what else the loop changes and goes on from, by name: schedulers, a
             `torch.Generator`, or any object with `state_dict` and `load_state_dict`.
         stages: in which the model is cut, with about equal bytes of parameters; the functions are
@@ -102,6 +107,8 @@ def parallel(
         ...         loss = model.step(x, y)
         >>> loss > 0
         True
+        >>> sorted(model.evaluate(torch.ones(8, 4), torch.ones(8, dtype=torch.int64)))
+        ['accuracy', 'loss']
     """
     if not isinstance(model, nn.Module):
         raise RequestError(f"dayfly.parallel was given a {type(model).__name__}: give a module")
@@ -116,17 +123,14 @@ def parallel(
         loss=loss,
         step=step,
         optimizer=lambda parameters: optimizer,
+        batch_size=_EVALUATED,
+        metrics=metrics or {},
         accumulate=micro_batches,
         clip_norm=clip_norm,
         seed=seed,
     )
     process = here()
-    if process is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
-        raise RequestError(
-            "dayfly.parallel works under dayfly run, and other processes were started by something "
-            "else: dayfly run --workers N SCRIPT"
-        )
-    settings = _settings(
+    settings = loop_settings(
         process,
         model,
         stages,
@@ -141,51 +145,6 @@ def parallel(
             "loss="
         )
     return Parallel(process, job, settings, model, optimizer, state or {})
-
-
-def _settings(
-    process: ScriptProcess | None,
-    model: nn.Module,
-    stages: int,
-    *,
-    cut: tuple[int, ...],
-    schedule: str,
-    **others: Any,
-) -> Settings:
-    """The settings of a run of a job that trains alike. Raises RequestError if there can be none.
-
-    stages: used where no cut is given.
-    """
-    if stages < 1 or (cut and stages != 1):
-        raise RequestError(f"dayfly.parallel(stages={stages}): give stages from 1, or cut")
-    if stages > 1:
-        sizes = [sum(p.nbytes for p in layer.parameters()) for layer in layers_of(model)]
-        if stages > len(sizes):
-            raise RequestError(
-                f"dayfly.parallel(stages={stages}): the model has {len(sizes)} layers: give as "
-                "many stages at most"
-            )
-        cut = even_cut(sizes, stages)
-    if cut:
-        check_cut(cut, len(layers_of(model)))
-    if process is None:
-        return Settings(**others)  # one process computes all layers
-    channel = process.channel
-    usual = default_collective(
-        sums=channel.abilities.sums,
-        direct=channel.abilities.direct,
-        immediate=channel.immediate,
-    )
-    task = process.task
-    staged: dict[str, Any] = {"cut": cut, "schedule": schedule} if cut else {}
-    if cut and task.world_size % (len(cut) + 1):
-        raise RequestError(
-            f"dayfly.parallel: {task.world_size} functions are not {len(cut) + 1} stages times any "
-            "number of replicas: give --workers a multiple of the stages"
-        )
-    return Settings(
-        workers=task.world_size, channel=task.channel, collective=usual, **staged, **others
-    )
 
 
 class Parallel:
@@ -212,7 +171,7 @@ class Parallel:
         self.world_size = 1 if process is None else process.task.world_size
         self._process, self._job, self._settings = process, job, settings
         self._optimizer = optimizer
-        self._names = _same_tensors(model)
+        self._names = same_tensors(model)
         self._persistent = [name for name in model.state_dict() if name in self._names]
         self._position = Position(registered)
         self._registered = bool(registered)
@@ -220,6 +179,9 @@ class Parallel:
         self._state: State | None = None  # of the checkpoint, until the loop is level with it
         self._committed = Checkpoint(0, ())
         self._epochs: str | None = None  # begun, or over
+        self._count: int | None = None  # of epochs
+        self._under_way = False  # an epoch; of which:
+        self._loss_sum, self._samples = 0.0, 0
         if process is not None:
             alone = replays(settings, process.task.channel)
             process.reporter.add(LOOP, urgent=True, alone=alone)
@@ -245,14 +207,16 @@ class Parallel:
         """
         if self._epochs is not None or not self._position.first:
             raise RequestError("model.epochs(): call it once, before the first step")
-        self._epochs = "begun"
+        self._epochs, self._count = "begun", count
         first = self._position.epoch
         for epoch in range(first or 0, count):
             if epoch == first:
                 self._position.restore()
             else:
                 self._position.begin(epoch)
+            self._loss_sum, self._samples, self._under_way = 0.0, 0, True
             yield epoch
+            self._end_epoch()
         self._epochs = "over"
 
     def step(self, *batch: Any) -> float:
@@ -271,19 +235,71 @@ class Parallel:
         if self._epochs == "over" or (self._position.epoch is not None and self._epochs is None):
             raise RequestError("model.step(): take all steps inside of model.epochs()")
         given = batch[0] if len(batch) == 1 else batch
-        try:
+        with self._located():
             steps = self._steps or self._first_step(given)
-            if not self._position.replaying:
-                return steps.take(given)
-            loss = self._position.again()
-            # A scheduler that the script steps warns where no step was taken before.
-            self._optimizer._opt_called = True  # type: ignore[attr-defined]
-            if not self._position.replaying:
-                self._level()
+            if self._position.replaying:
+                loss = self._position.again()
+                # A scheduler that the script steps warns where no step was taken before.
+                self._optimizer._opt_called = True  # type: ignore[attr-defined]
+                if not self._position.replaying:
+                    self._level()
+            else:
+                loss = steps.take(given)
+            samples = samples_of(given)
+            self._loss_sum += loss * samples
+            self._samples += samples
             return loss
+
+    def evaluate(self, *data: Any) -> Measures:
+        """Measures the model on held-out samples, each function on some of them.
+
+        The figures do not depend on the number of functions, to the last bit, nor on the order of a
+        loader. All ranks have to call it, after the same step, with the same samples.
+
+        Args:
+            data: a Dataset with a length; a DataLoader, of which the dataset and the collate_fn are
+                taken, in blocks of 32 samples; or tensors with a row a sample, such as x, y.
+
+        Returns:
+            By name: `loss`, of all samples; `accuracy`, of integer targets and one score a class;
+            what the script's `step=` logs; each of the `metrics`. None: it was no number.
+
+        Raises:
+            RequestError: data that cannot be, or ranks with different data.
+        """
+        with self._located():
+            if self._position.measured_before:
+                return dict(self._position.measured_again())
+            if self.replaying:
+                raise RequestError(
+                    "model.evaluate() was called in an epoch that a new process goes through "
+                    "again, before a step where there was no evaluation: let all processes do the "
+                    "same"
+                )
+            source = held_out_source(data, self._job.seed)
+            if self._steps is None and self._settings.cut and not self._committed.step:
+                raise RequestError("model.evaluate(): of a model that is cut, take a step first")
+            steps = self._steps or self._first_step(tried_of(source, self._job.seed))
+            found = steps.evaluate(source)
+            self.module.train()
+            return dict(found)
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Errors inside speak of the script, and are of the step that comes next."""
+        try:
+            with script_words():
+                yield
         except BaseException as error:
+            self._under_way = False
             raised_in(error, self._committed.step + len(self._position.losses))
             raise
+
+    def _end_epoch(self) -> None:
+        """Tell what an epoch came to, if one is under way; it ends with the script, too."""
+        if self._under_way and isinstance(self._steps, Loop) and self._samples:
+            self._steps.tell_epoch(self._position.record(self._loss_sum / self._samples))
+        self._under_way = False
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The model's forward pass, in this process. Raises RequestError where it is not whole."""
@@ -313,7 +329,7 @@ class Parallel:
         """Take the checkpoint's state, or rank 0's where there is none yet."""
         committed = checkpoints.latest(process.store)
         if committed is None:
-            first = self._first_state(process)
+            first = first_state(process, self.module, self._position)
             tree, tensors = checkpoints.read(process.store, first)
             load_model_tensors(self.module, model_part(tensors))
             self._position.load(tree["loop"], tensors)
@@ -328,24 +344,6 @@ class Parallel:
         if self._position.epoch is None:
             self._position.restore()
 
-    def _first_state(self, process: ScriptProcess) -> Checkpoint:
-        """What rank 0 begins with, which it leaves in the store for all."""
-        channel, task = process.channel, process.task
-        if self.rank == 0 and not channel.stored([_BEGIN]):
-            loop, tensors = self._position.dump()
-            own = {f"model.{name}": one for name, one in model_tensors(self.module).items()}
-            share = checkpoints.share_of(Writer(), {**own, **tensors})
-            parts = checkpoints.write_share(process.store, 0, Writer(), {"loop": loop}, share)
-            told = json.dumps(dataclass_json.dump(Checkpoint(0, parts))).encode()
-            channel.put_bytes(_BEGIN, told)
-        raw = wait_patiently(
-            lambda some_s: channel.get_bytes(_BEGIN, some_s),
-            task.wait_timeout_s,
-            lambda: None,
-            f"rank {self.rank} for what rank 0 begins with in dayfly.parallel",
-        )
-        return dataclass_json.read(Checkpoint, json.loads(raw), "rank 0's first state")
-
     def _first_step(self, batch: Any) -> Loop | Alone:
         wrapped = hasattr(self._optimizer.step, "_wrapped_by_lr_sched")
         if wrapped and not self._registered and self._process is not None:
@@ -355,7 +353,7 @@ class Parallel:
             )
         made: Loop | Alone
         if self._process is None:
-            made = Alone(self._job, self._settings, self.module, self._position)
+            made = Alone(self._job, self._settings, self.module, self._position, batch)
         else:
             made = Loop(
                 self._process,
@@ -367,7 +365,11 @@ class Parallel:
                 self._committed,
                 batch,
             )
-            self._process.closing.append(made.close)
+            self._process.closing += [made.close, self._end_epoch]  # the last first
+            if self.rank == 0:
+                ended = self._position.epoch or 0
+                told = {"steps": True, "epochs": self._count, "ended": ended}
+                self._process.reporter.add(LOOP, urgent=True, **told)
         self._steps = made
         if not self._position.replaying:
             self._level()
@@ -380,16 +382,3 @@ class Parallel:
             if not isinstance(self._steps, Loop):
                 raise DayflyError("a checkpoint has no steps to go on with")
             self._steps.load(*state)
-
-
-def _same_tensors(model: nn.Module) -> dict[str, str]:
-    """The name by which `model_tensors` has each tensor; of shared ones, of each of their names."""
-    names: dict[int, str] = {}
-    found: dict[str, str] = {}
-    for named in (
-        model.named_parameters(remove_duplicate=False),
-        model.named_buffers(remove_duplicate=False),
-    ):
-        for name, tensor in named:
-            found[name] = names.setdefault(id(tensor), name)
-    return found

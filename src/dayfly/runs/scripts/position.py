@@ -3,6 +3,7 @@
     for epoch in model.epochs(9):      epoch 3 begins: generators and registered state are noted
         for x, y in loader:
             loss = model.step(x, y)    steps of this epoch: their losses are noted
+        found = model.evaluate(data)   what was measured in it is noted, too
 
 A checkpoint after step 2 of epoch 3 holds what was noted as epoch 3 began, and two losses. The
 script that starts again goes into epoch 3 with that state, so its loader gives the same batches;
@@ -37,6 +38,9 @@ class Position:
     Attributes:
         epoch: that `epochs` gave last, from 0; None: the loop has no such epochs.
         losses: of the steps since it began, as far as they are done.
+        measured: results of the evaluations since it began.
+        evaluations: since the last step; an epoch's begin changes nothing in that.
+        shown: what the loop's first batch showed, as JSON; None: there was none.
 
     Raises:
         RequestError: an object whose state cannot be kept.
@@ -52,7 +56,10 @@ class Position:
         self._registered = dict(registered)
         self.epoch: int | None = None
         self.losses: list[float] = []
-        self._given = 0
+        self.measured: list[dict[str, float | None]] = []
+        self.evaluations = 0
+        self.shown: Any = None
+        self._given = self._given_measures = self._evaluations_before = 0
         self._tree: Any = None
         self._tensors: Tensors = {}
         self.note()
@@ -67,6 +74,11 @@ class Position:
         """Whether no step was done, or given again, since the epoch began."""
         return self._given == 0
 
+    @property
+    def measured_before(self) -> bool:
+        """Whether the next evaluation was done before, by the process that this one follows."""
+        return self._given_measures < len(self.measured)
+
     def note(self) -> None:
         """What the generators and registered objects are now is what the epoch begins with."""
         tensors: Tensors = {}
@@ -76,26 +88,66 @@ class Position:
     def begin(self, epoch: int) -> None:
         """An epoch begins here."""
         self.epoch, self.losses, self._given = epoch, [], 0
+        self.measured, self._given_measures = [], 0
+        self._evaluations_before = self.evaluations
         self.note()
 
     def add(self, loss: float) -> None:
         """A step is done."""
         self.losses.append(loss)
         self._given += 1
+        self.evaluations = 0
 
     def again(self) -> float:
         """Returns the loss of a step that was done before."""
         self._given += 1
+        self.evaluations = 0
         return self.losses[self._given - 1]
+
+    def add_measured(self, measured: dict[str, float | None]) -> None:
+        """An evaluation is done."""
+        self.measured.append(measured)
+        self.measured_again()
+
+    def measured_again(self) -> dict[str, float | None]:
+        """Returns what an evaluation found that was done before."""
+        self._given_measures += 1
+        self.evaluations += 1
+        return self.measured[self._given_measures - 1]
+
+    def record(self, train_loss: float) -> dict[str, int | float | None]:
+        """What the history has of the epoch; of several evaluations the last.
+
+        Args:
+            train_loss: mean of its samples.
+        """
+        measured = dict(self.measured[-1]) if self.measured else {}
+        return {
+            "epoch": (self.epoch or 0) + 1,
+            "train_loss": train_loss,
+            "val_loss": measured.pop("loss", None),
+            "val_accuracy": measured.pop("accuracy", None),
+            **measured,
+        }
 
     def dump(self) -> tuple[Any, Tensors]:
         """For a checkpoint: JSON, and tensors that nobody changes."""
-        losses = encode(list(self.losses), "losses", {})
-        return {"epoch": self.epoch, "losses": losses, "state": self._tree}, dict(self._tensors)
+        tree = {
+            "epoch": self.epoch,
+            "losses": encode(list(self.losses), "losses", {}),
+            "measured": encode(list(self.measured), "measured", {}),
+            "evaluations": self._evaluations_before,
+            "shown": self.shown,
+            "state": self._tree,
+        }
+        return tree, dict(self._tensors)
 
     def load(self, tree: Any, tensors: Tensors) -> None:
         """Stand where `dump` was called, with the steps of its epoch still to be given again."""
         self.epoch, self.losses, self._given = tree["epoch"], decode(tree["losses"], {}), 0
+        self.measured, self._given_measures = decode(tree.get("measured", []), {}), 0
+        self.evaluations = self._evaluations_before = tree.get("evaluations", 0)
+        self.shown = tree.get("shown")
         own = {name: one for name, one in tensors.items() if name.startswith(f"{_PREFIX}.")}
         self._tree, self._tensors = tree["state"], own
 
