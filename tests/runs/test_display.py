@@ -105,6 +105,7 @@ def test_what_functions_print_stands_above_the_bar_of_their_loop() -> None:
     bar.preparing()
     output.write("[rank 0] before\n")
     assert (printed.getvalue(), seen.getvalue()) == ("[rank 0] before\n", "")
+    bar.spent(2, 0.001)
     bar.started(0, None, 3)
     bar.step(0, 0.5)
     output.write("\033[36m[rank 0]\033[0m a line that is far longer than the terminal is wide\n")
@@ -113,6 +114,7 @@ def test_what_functions_print_stands_above_the_bar_of_their_loop() -> None:
     output.write("[rank 0] after\n")
     assert "a line that is far longer than the terminal is wide\n" in seen.getvalue()
     assert "epoch 1/3" in seen.getvalue()
+    assert "100%" not in seen.getvalue(), "nobody knows the steps yet"
     assert printed.getvalue() == "[rank 0] before\n[rank 0] after\n"
     file = io.StringIO()
     AboveBar(file, bar).write("a\n")

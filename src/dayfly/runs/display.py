@@ -96,8 +96,8 @@ class Standing:
         spent: functions that run, and dollars so far, in words.
     """
 
-    steps: int | None = 1
-    epochs: int | None = 1
+    steps: int | None = None
+    epochs: int | None = None
     ended: int = 0
     at_end: int = 0
     done: int = 0
@@ -110,7 +110,7 @@ class Standing:
     def epoch(self) -> str:
         """`epoch 3/10`; of a loop whose epochs nobody knows, `step 41`."""
         if self.epochs is None:
-            return f"step {self.done}"
+            return f"step {self.done}" if self.done else ""
         number = self.ended + 1
         if self.steps is not None:
             number = self.done * self.epochs // max(1, self.steps) + 1
