@@ -12,13 +12,6 @@
 
 Nothing is dropped before the metrics are stored with the sum, so a worker that starts again finds
 what it needs: the root the rows of the others, all others the sum.
-
-`Buckets` are the all-reduces of a step's flat buffer, beside the backward pass:
-
-    backward pass   |layer 9|layer 8|layer 7|layer 6| ...
-    bucket 0                |========|                    by a thread of its own
-    bucket 1                        |========|            over a link several at once
-    the last                                      |====|
 """
 
 from __future__ import annotations
@@ -27,7 +20,6 @@ import time
 import typing
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,7 +35,6 @@ from dayfly.life.reports import Reporter
 from dayfly.runs.progress import CatchUp, Progress, Sum
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import StepTask
-from dayfly.training.compression.exchange import Exchange
 from dayfly.training.evaluation import HeldOut, Measures
 from dayfly.training.logged import Sums, means
 from dayfly.training.order import Epochs, Rounds
@@ -56,7 +47,7 @@ from dayfly.wire.collectives.exchange import collect, hand_in, handed_in
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key, wait_patiently
 from dayfly.wire.keys import Key
-from dayfly.wire.schedule import Name, Span
+from dayfly.wire.schedule import Span
 from dayfly.wire.stores.base import Store
 
 
@@ -309,96 +300,3 @@ class WholeModel(Protocol):
         one.take(step, stored)
         gathering.drop()
         return evaluation.record(table, values)
-
-
-Stored = frozenset[Name] | None
-
-
-class Buckets(Closing):
-    """Sums an exchange's buffers over an engine's ranks, step by step.
-
-    Those that may begin early do so by threads of their own, as soon as they are `ready`; the
-    others in the caller's thread, or after them.
-    """
-
-    def __init__(self, engine: Engine, exchange: Exchange, number: int = 0) -> None:
-        """number: of the phase of a step."""
-        self._engine = engine
-        self._exchange = exchange
-        names = operations(len(exchange.buffers), number)
-        self.sums = tuple(
-            Sum(engine, name, buffer) for name, buffer in zip(names, exchange.buffers, strict=True)
-        )
-        self._pool = (
-            ThreadPoolExecutor(engine.at_once, thread_name_prefix="dayfly-buckets")
-            if exchange.early
-            else None
-        )
-        self._step = 0
-        self._stored: Sequence[Stored] = ()
-        self._coming: list[Future[None]] = []
-
-    @property
-    def needs_own(self) -> bool:
-        """Whether this worker's contribution has to be computed, given what is stored."""
-        return self._exchange.remembers or any(
-            one.reads_buffer(some) for one, some in zip(self.sums, self._stored, strict=True)
-        )
-
-    def begin(self, step: int, stored: Sequence[Stored]) -> None:
-        """Begin a step. stored: of each all-reduce, what is in the log."""
-        self._step = step
-        self._stored = stored
-
-    def ready(self, number: int) -> None:
-        """A bucket but the last is whole: sum it, beside what the caller does."""
-        if self._pool is not None:
-            self._coming.append(self._pool.submit(self._contribute, number))
-
-    def finish(self) -> None:
-        """All of the flat buffer is whole: sum the rest, and wait until all is summed."""
-        for late in range(self._exchange.early, len(self.sums)):
-            if self._pool is None:
-                self._contribute(late)
-            else:
-                self.ready(late)  # all ranks begin them in the same order
-        for coming in self._coming:
-            coming.result()
-        self._coming.clear()
-
-    def take(self) -> None:
-        """Take all sums from the log, of a step that needs no contribution."""
-        for number in range(len(self.sums)):
-            self._reduce(number)
-
-    def give_up(self, error: BaseException) -> None:
-        """The step failed: what still waits for peers must not keep anybody; for good."""
-        self._engine.give_up(error)
-        for coming in self._coming:
-            coming.cancel()
-        self._coming.clear()
-
-    def _contribute(self, number: int) -> None:
-        self._exchange.contribute(number)
-        self._reduce(number)
-
-    def _reduce(self, number: int) -> None:
-        terms_P, codec = self._exchange.terms(number), self._exchange.codecs[number]
-        operation, stored = self.sums[number].operation, self._stored[number]
-        self._engine.all_reduce(terms_P, self._step, operation, stored, codec)
-
-    def close(self) -> None:
-        """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def operations(buckets: int, phase: int = 0) -> tuple[str, ...]:
-    """Names of the buckets' all-reduces in keys: `grad`, or `grad-0`, `grad-1` and so on.
-
-    Args:
-        buckets: how many.
-        phase: of the step; of those after the first, names begin with `grad1`, `grad2` and so on.
-    """
-    stem = f"grad{phase}" if phase else "grad"
-    return tuple(f"{stem}-{n}" for n in range(buckets)) if buckets > 1 else (stem,)

@@ -21,7 +21,8 @@ from typing import Any
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.runs.protocols.base import Buckets, WholeModel, WorkerContext
+from dayfly.runs.protocols.base import WholeModel, WorkerContext
+from dayfly.runs.protocols.buckets import Buckets
 from dayfly.training.compression import compression
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.leaves import LeafExchange

@@ -31,7 +31,8 @@ import torch
 from dayfly.batches import MicroBatch, micro_batches
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.progress import Sum
-from dayfly.runs.protocols.base import Buckets, Protocol, Stored, WorkerContext
+from dayfly.runs.protocols.base import Protocol, WorkerContext
+from dayfly.runs.protocols.buckets import Buckets, Stored
 from dayfly.runs.protocols.staged_validation import StagedValidation
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.evaluation import HeldOut, Measures
