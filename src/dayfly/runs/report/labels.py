@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Pixels: a letter of 12 px text, a line of it, and the gap to the mark's middle.
-_LETTER, _LINE, _ASIDE, _BESIDE = 6.8, 12.0, 10.0, 7.0
+# Pixels: a letter of 12 px text, bold for what is needed, a line of it, and the gap to the mark's
+# middle.
+_LETTER, _BOLD, _LINE, _ASIDE, _BESIDE = 6.8, 8.0, 12.0, 13.0, 9.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ _CORNERS = ((1, -1), (-1, -1), (1, 1), (-1, 1))
 
 def _tried(label: Label, side: int, below: int) -> tuple[Spot, _Box]:
     end = label.x + side * _ASIDE
-    other = end + side * _LETTER * len(label.text)
+    other = end + side * (_BOLD if label.needed else _LETTER) * len(label.text)
     base = label.y - _BESIDE if below < 0 else label.y + _BESIDE + 0.75 * _LINE
     box = min(end, other), base - 0.75 * _LINE, max(end, other), base + 0.25 * _LINE
     return Spot(end, base, "start" if side > 0 else "end"), box
