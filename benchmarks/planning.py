@@ -28,7 +28,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -274,15 +274,15 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     asked = parser.parse_args(args)
     if asked.run and not asked.choose:
         parser.error("argument --run: add --choose")
-    if asked.imitate and (asked.choose or asked.only or asked.quick):
-        parser.error("argument --imitate: not with --choose, --only or --quick")
+    if asked.imitate and (asked.choose or asked.only):
+        parser.error("argument --imitate: not with --choose or --only")
     if asked.steady and asked.choose:
         parser.error("argument --steady: not with --choose")
     if asked.steady and asked.profiles:
         parser.error("argument --steady: not with --profiles: layers take other times each time")
     known = (_JOBS if asked.run else _PROBLEMS) if asked.choose else tuple(EVERY)
-    usual = known if asked.choose else tuple(IMITATED if asked.imitate else CHOSEN)
-    asked.only = asked.only or list(_QUICK if asked.quick and not asked.choose else usual)
+    usual: Iterable[str] = IMITATED if asked.imitate else _QUICK if asked.quick else CHOSEN
+    asked.only = asked.only or list(known if asked.choose else usual)
     for name in asked.only:
         if name not in known:
             parser.error(f"argument --only: {name!r} is none of {', '.join(known)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.errors import RequestError
@@ -26,6 +26,7 @@ def test_a_curve_without_noise_is_found_again() -> None:
     assert str(found).startswith("validation loss 0.25 after ")
 
 
+@settings(max_examples=30, deadline=None)
 @given(
     a=st.floats(0.1, 2.0),
     b=st.floats(0.3, 3.0),

@@ -12,9 +12,11 @@
      |________________________ c
        measured  |   e*         epochs to the target: (1/(target - c) - b)/a
 
-Each c whose squares are not significantly larger (F test of one parameter, 90%) would be possible,
-too: the least and the most epochs of them are the interval. An accuracy is a loss of 1 less it.
-What was reached by an epoch that was measured is not predicted, but read off.
+The first epochs differ from the rest, so an epoch counts half as much as one that is half of all
+epochs later. Other curves fit about as well: each c whose squares are not significantly larger (F
+test of one parameter, 90%), and the best curve without any one of the epochs. The least and the
+most epochs of them say how sure it is. An accuracy is a loss of 1 less it. What was reached by an
+epoch that was measured is not predicted, but read off.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +37,8 @@ LEAST_EPOCHS = 4
 #: Values of c that are tried, from none to just below the least loss.
 _GRID = 400
 _NEAR_LEAST = 1e-4
+#: Part of all epochs after which one counts half as much.
+_HALF = 0.5
 #: 90% quantiles of F with 1 and n degrees of freedom: n up to so many, then as of any number.
 _F_90 = (39.86, 8.53, 5.54, 4.54, 4.06, 3.78, 3.59, 3.46, 3.36, 3.29)
 _F_90_MANY = 2.71
@@ -48,8 +53,8 @@ class EpochsToTarget:
         what: `loss` or `accuracy`, of validations.
         target: its value.
         epochs: the first that reaches it.
-        low: 9 of 10 runs are to take so many at least.
-        high: so many at most; None: the curve may level off before.
+        low: the fewest by a curve that fits about as well.
+        high: the most; None: by one of them it levels off before.
         seen: epochs that were measured.
     """
 
@@ -65,7 +70,8 @@ class EpochsToTarget:
             return f"validation {self.what} {self.target:g} was reached in epoch {self.epochs}"
         return (
             f"validation {self.what} {self.target:g} after {self.epochs} epochs, by the curve of "
-            f"the first {self.seen} (9 of 10: {self.low} to {self.high or 'never'})"
+            f"the first {self.seen} (by others that fit about as well: {self.low} to "
+            f"{self.high or 'never'})"
         )
 
 
@@ -119,32 +125,52 @@ def epochs_to(measured: Mapping[int, float], what: str, target: float) -> Epochs
 def _reached(epochs: Array, losses: Array, aim: float) -> tuple[Sequence[float], float | None]:
     """When the best curve reaches it, then when each possible one does; infinite: never. And what
     the best one levels off at; None: the losses do not fall."""
-    least = float(losses.min())
-    levels = np.linspace(0.0, least * (1 - _NEAR_LEAST), _GRID) if least > 0 else np.zeros(1)
-    fits = [_fit(epochs, losses, float(level)) for level in levels]
-    squares = np.array([one[2] for one in fits])
-    at = int(squares.argmin())
+    counted = 0.5 ** ((epochs[-1] - epochs) / (_HALF * (epochs[-1] - epochs[0])))
+    every = _Curves.through(epochs, losses, counted)
+    at, when = int(every.squares.argmin()), every.reach(aim)
     freedom = len(epochs) - 3
     f = _F_90[freedom - 1] if freedom <= len(_F_90) else _F_90_MANY
-    most = squares[at] * (1 + f / freedom)
-
-    def when(number: int) -> float:
-        a, b, _ = fits[number]
-        level = float(levels[number])
-        return (1 / (aim - level) - b) / a if a > 0 and level < aim else math.inf
-
-    possible = [when(at), *(when(number) for number in np.flatnonzero(squares <= most).tolist())]
-    return possible, float(levels[at]) if fits[at][0] > 0 else None
+    likely = every.squares <= every.squares[at] * (1 + f / freedom)
+    possible = [float(when[at]), *when[likely].tolist()]
+    for left_out in range(len(epochs)):
+        kept = np.arange(len(epochs)) != left_out
+        some = _Curves.through(epochs[kept], losses[kept], counted[kept])
+        possible.append(float(some.reach(aim)[some.squares.argmin()]))
+    return possible, float(every.level[at]) if every.a[at] > 0 else None
 
 
-def _fit(epochs: Array, losses: Array, level: float) -> tuple[float, float, float]:
-    """a, b and the sum of squares of l's errors with this c."""
-    above = losses - level
-    # An error of l is one of 1/(l - c) by 1/(l - c)^2 as much.
-    weights = above**2
-    terms = np.stack([epochs, np.ones_like(epochs)], axis=1) * weights[:, None]
-    (a, b), *_ = np.linalg.lstsq(terms, weights / above, rcond=None)
-    line = a * epochs + b
-    if a <= 0 or (line <= 0).any():
-        return 0.0, 1.0, float(np.sum((losses - losses.mean()) ** 2))
-    return float(a), float(b), float(np.sum((losses - level - 1 / line) ** 2))
+@dataclass(frozen=True, slots=True)
+class _Curves:
+    """The best curve of each c, (C,) each: level: c. a, b: of the line; a is 0 where losses do not
+    fall. squares: of l's errors, each as far as its epoch counts."""
+
+    level: Array
+    a: Array
+    b: Array
+    squares: Array
+
+    @classmethod
+    def through(cls, epochs: Array, losses: Array, counted: Array) -> Self:
+        """Of all c from none to just below the least loss."""
+        least = float(losses.min())
+        level = np.linspace(0.0, least * (1 - _NEAR_LEAST), _GRID) if least > 0 else np.zeros(1)
+        above = losses - level[:, None]
+        # An error of l is one of 1/(l - c) by 1/(l - c)^2 as much.
+        weights = counted * above**4
+        weights /= weights.sum(axis=1, keepdims=True)
+        mean_e, mean_l = (weights * epochs).sum(axis=1), (weights / above).sum(axis=1)
+        apart = epochs - mean_e[:, None]
+        a = (weights * apart / above).sum(axis=1) / (weights * apart**2).sum(axis=1)
+        b = mean_l - a * mean_e
+        line = a[:, None] * epochs + b[:, None]
+        falls = (a > 0) & (line > 0).all(axis=1)
+        errors = above - 1 / np.where(falls[:, None], line, np.inf)
+        errors[~falls] = losses - np.average(losses, weights=counted)
+        return cls(level, np.where(falls, a, 0.0), b, (counted * errors**2).sum(axis=1))
+
+    def reach(self, aim: float) -> Array:
+        """Returns the epochs, (C,), after which each is at so little; infinite: it never is."""
+        found = np.full(len(self.level), np.inf)
+        some = (self.a > 0) & (self.level < aim)
+        found[some] = (1 / (aim - self.level[some]) - self.b[some]) / self.a[some]
+        return found

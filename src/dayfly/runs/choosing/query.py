@@ -202,7 +202,10 @@ class PlanQuery:
                 "how many epochs the target takes nobody said: seconds and dollars are of all "
                 "epochs, and a run ends sooner if it reaches it (give --curve RUN)"
             ]
-        return [f"{self.reaching}: that many are planned, and a run ends at the first that does"]
+        return [
+            f"{self.reaching}: that many are planned, and a run ends at the first "
+            "validation that reaches it"
+        ]
 
     def merging(self) -> Merging:
         """How layers are merged. Raises RequestError for what cannot be."""
