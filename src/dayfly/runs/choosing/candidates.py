@@ -23,17 +23,12 @@ from dayfly.planning.choose.data_parallel import (
     least_of,
     near_data_parallel,
 )
-from dayfly.planning.choose.from_profile import (
-    kinds_of_sizes,
-    limited,
-    stages_problems,
-)
+from dayfly.planning.choose.from_profile import kinds_of_sizes, limited
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.known import KnownPlans
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
-from dayfly.planning.choose.pipelines.merging import MergedLayers
-from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem
+from dayfly.planning.choose.pipelines.problem import PipelinePlan
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.candidate import (
@@ -49,7 +44,8 @@ from dayfly.runs.choosing.candidate import (
     on_arrays_at,
     pipeline_settings,
 )
-from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
+from dayfly.runs.choosing.cuts import cut_problems
+from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.settings import Settings
@@ -315,7 +311,7 @@ def _pipelines_of(
     found: dict[Settings, Candidate] = {}
     spare_mib, gap = 0.0, 0.0
     for last in (False, True):
-        merged, problems = _cuts(target, asked, wanted, kind, spare_mib)
+        merged, problems = cut_problems(target, asked, wanted, kind, spare_mib)
         choice = choose(*problems, time_limit_s=max(0.01, until - time.process_time()))
         gap = max(gap, choice.gap)
         excess = 0.0
@@ -340,52 +336,6 @@ def _pipelines_of(
     return list(found.values()), gap
 
 
-def _usual_micro_batches(wanted: JobSpec) -> int:
-    """A power of two has the most divisors, which are what replicas there may be."""
-    return int(2 ** max(0, (wanted.batch_size // MICRO_SAMPLES).bit_length() - 1))
-
-
-def search_work(target: Target, asked: PlanQuery) -> int:
-    """Returns the size of the search for cuts: layers x memory sizes x degrees; 0: none."""
-    wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
-    if target.sums or not target.profile.listed or wanted.batch_per_worker is not None:
-        return 0
-    micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
-    degrees = sum(m % d == 0 for m in micro_batches for d in range(1, m + 1))
-    sizes = len(limited(target.of_sizes(asked.memory_mib).profile))
-    return min(len(target.profile.layers), asked.merging().most) * sizes * degrees
-
-
-def _cuts(
-    target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, spare_mib: float = 0.0
-) -> tuple[MergedLayers, tuple[Problem, ...]]:
-    """The problems of the merged layers, which are the same in all of them."""
-    micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
-    problems = stages_problems(
-        target.profile,
-        target.platform,
-        batch_size=wanted.batch_size,
-        micro_batches=[m for m in micro_batches if m <= wanted.batch_size],
-        functions_at_once=asked.workers,
-        vcpus_at_once=asked.vcpus_of(target.profile),
-        kind=kind,
-        spare_mib=spare_mib,
-    )
-    merged = MergedLayers.of(problems[0], asked.merging())
-    return merged, tuple(map(merged.merge, problems))
-
-
-def merging_words(target: Target, asked: PlanQuery) -> str:
-    """Returns how layers are merged before cuts are searched, a sentence; empty: they are not."""
-    merging, count = asked.merging(), len(target.profile.layers)
-    if not search_work(target, asked) or count <= merging.most:
-        return ""
-    return (
-        f"{count} layers are merged by {merging.by} to {merging.most} at most, and cuts within a "
-        f"merged layer are not searched: --merge-layers {count} searches all"
-    )
-
-
 def _all_beaten(
     target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, known: KnownPlans
 ) -> bool:
@@ -397,7 +347,7 @@ def _all_beaten(
     def at(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
         return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
 
-    _, problems = _cuts(target, asked, wanted, kind)
+    _, problems = cut_problems(target, asked, wanted, kind)
     return all_beaten(problems, known, at)
 
 

@@ -28,10 +28,9 @@ from dayfly.runs.choosing.candidates import (
     Proposed,
     beaten,
     in_order,
-    merging_words,
     proposed,
-    search_work,
 )
+from dayfly.runs.choosing.cuts import merging_words, search_work
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import (
     MESSAGES_PER_S,
