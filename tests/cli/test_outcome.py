@@ -24,6 +24,19 @@ def test_a_bill_that_is_not_known_is_not_shown(
     assert "to start it again: dayfly run --resume" in said.err
 
 
+def test_a_loop_that_was_stopped_says_from_what_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "latest.json").write_text("{}")
+    result = Result(run_id="x", status="stopped", stop_reason="signal", epochs=1)
+    conclude(lambda: ScriptRun(tmp_path, result), as_json=False)
+    said = capsys.readouterr()
+    assert "stopped, after 1 epoch (signal)" in said.out
+    assert "to go on from the checkpoint of its loop: dayfly run --resume" in said.err
+
+
 def test_ctrl_c_is_told_with_what_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     def waits(*said: str) -> None:
         raise KeyboardInterrupt(*said)

@@ -145,7 +145,8 @@ def _status(run: Run | ScriptRun) -> str:
     result = run.result
     if result.stop_reason is None:
         return result.status
-    epochs = f", after {result.epochs} epochs" if result.epochs else ""
+    count = result.epochs
+    epochs = f", after {count} epoch{'s' * (count > 1)}" if count else ""
     return f"{result.status}{epochs} ({result.stop_reason})"
 
 

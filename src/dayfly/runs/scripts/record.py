@@ -162,5 +162,8 @@ class ScriptRun:
         if self.changed or self.sure_to_fail or not known:
             return None
         saved = any(path.is_file() for path in (self.directory / FILES).rglob("*"))
+        looped = (self.directory / "checkpoint" / "latest.json").is_file()
         how = "to go on from the script's own checkpoint" if saved else "to start it again"
+        if looped:
+            how = "to go on from the checkpoint of its loop"
         return f"{how}: dayfly run --resume {self.directory}"
