@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,6 @@ import pytest
 
 from dayfly.cli.steering import _CHANGES
 from dayfly.runs.changes import flag_of
-from dayfly.runs.steering import KeptRun
-from dayfly.wire.stores.files import FileStore
 from tests.cli import command
 
 
@@ -34,6 +33,16 @@ def test_a_run_is_listed_and_stopped_from_elsewhere(slow: Path, tmp_path: Path) 
     with under_way(slow, tmp_path) as process:
         (row,) = json.loads(command.run("runs", "--json", cwd=tmp_path).stdout)
         assert row["status"] == "running"
+        asked = ("scale", "one", "--workers", 1, "--cold-start", 60)
+        with command.start(*asked, cwd=tmp_path) as scale:
+            requests = tmp_path / "runs" / "one" / "control"
+            command.eventually("a request", lambda: requests.is_dir() and any(requests.iterdir()))
+            scale.send_signal(signal.SIGINT)
+            said = scale.communicate(timeout=60)[1]
+        assert (scale.returncode, said) == (
+            130,
+            f"dayfly: the request stays: {tmp_path}/runs/one is still to be changed\n",
+        )
         stopped = command.run("stop", "one", cwd=tmp_path)
         assert (stopped.returncode, stopped.stdout.split()[-1]) == (0, "stopped"), stopped.stderr
         out, _ = process.communicate(timeout=60)
@@ -58,19 +67,6 @@ def test_one_whose_coordinator_was_killed_is_lost_and_cannot_be_stopped(
     refused = command.run("stop", "one", cwd=tmp_path)
     assert refused.returncode == 2
     assert "no process runs" in refused.stderr
-
-
-def test_ctrl_c_ends_the_waiting_and_not_the_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = KeptRun("runs/one", FileStore(tmp_path), tmp_path)
-
-    def interrupted(run: KeptRun) -> bool:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(KeptRun, "goes_on", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="request stays: runs/one will have changed as"):
-        run.wait("changed", lambda: False, 1.0)
 
 
 def test_a_change_is_told_by_its_flags() -> None:

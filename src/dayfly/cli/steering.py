@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,6 +50,7 @@ def stop(
     from dayfly.cli.outcome import shown
     from dayfly.runs.steering import stop as stop_run
 
+    _interruptible()
     raise typer.Exit(shown(lambda: print(stop_run(run, timeout))))
 
 
@@ -75,7 +77,13 @@ def scale(
         changes = Changes(**functions, **training_settings(context))
         print(scale_run(run, changes, timeout))
 
+    _interruptible()
     raise typer.Exit(shown(action))
+
+
+def _interruptible() -> None:
+    """Let Ctrl-C end what waits for a run, which then says what it leaves."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @steering.command()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -127,6 +128,19 @@ class KeptRun:
             return StoreEvents(self.store)
         return DirectoryEvents(self.directory / "events")
 
+    @contextmanager
+    def asking(self, asked: str) -> Iterator[None]:
+        """While a request is left, and waited for: Ctrl-C says that it stays.
+
+        Args:
+            asked: what the run is to have done, as of `wait`.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            words = f"the request stays: {self.name} is still to be {asked}"
+            raise KeyboardInterrupt(words) from None
+
     def wait(self, asked: str, until: Callable[[], bool], timeout_s: float) -> None:
         """Waits until the run has done what it was asked to, or nobody runs it any more.
 
@@ -137,16 +151,7 @@ class KeptRun:
 
         Raises:
             RunFailed: it goes on without having done it, after `timeout_s`.
-            KeyboardInterrupt: Ctrl-C; says that the request stays.
         """
-        try:
-            self._wait(asked, until, timeout_s)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"the request stays: {self.name} will have {asked} as soon as it can"
-            ) from None
-
-    def _wait(self, asked: str, until: Callable[[], bool], timeout_s: float) -> None:
         ends_s = time.monotonic() + timeout_s
         while True:
             goes_on = self.goes_on()  # asked first: what is written until then is seen
@@ -193,8 +198,9 @@ def stop(run: str, timeout_s: float) -> str:
     if not kept.under_way:
         return f"{kept.name} is {kept.status} already"
     kept.check_run()
-    ask(kept.store, Request(kind="stop"))
-    kept.wait("ended", lambda: False, timeout_s)
+    with kept.asking("ended"):
+        ask(kept.store, Request(kind="stop"))
+        kept.wait("ended", lambda: False, timeout_s)
     if kept.status == "running":
         raise RunFailed(f"{kept.name} was not stopped: its coordinator ended without a word")
     return f"{kept.name} is {kept.status}"
@@ -225,9 +231,10 @@ def scale(run: str, changes: Changes, timeout_s: float) -> str:
     events = kept.events()
     for _ in events.look():
         pass  # what was before the request
-    number = ask(kept.store, Request(kind="scale", changes=dump(changes.given)))
     answers: list[GenerationBegun | str] = []
-    kept.wait("changed", lambda: _answered(events, number, answers), timeout_s)
+    with kept.asking("changed"):
+        number = ask(kept.store, Request(kind="scale", changes=dump(changes.given)))
+        kept.wait("changed", lambda: _answered(events, number, answers), timeout_s)
     match answers:
         case [str(refused)]:
             raise RequestError(f"{kept.name}: {refused}")
