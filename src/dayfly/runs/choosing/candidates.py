@@ -18,8 +18,6 @@ import numpy as np
 from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import Array, undominated
 from dayfly.planning.choose.data_parallel import (
-    DataParallelProblem,
-    collectives_of,
     least_of,
     near_data_parallel,
 )
@@ -47,6 +45,7 @@ from dayfly.runs.choosing.candidate import (
 from dayfly.runs.choosing.cuts import cut_problems
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
+from dayfly.runs.choosing.whole_models import whole_models
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.settings import Settings
 
@@ -116,7 +115,7 @@ def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
     for number, target in enumerate(targets):
         wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
         try:
-            least = [least_of(problem) for problem in _whole(target, asked, wanted)]
+            least = [least_of(problem) for problem in whole_models(target, asked, wanted)]
         except RequestError:  # no function of it is allowed, which its search will say
             continue
         for least_s, least_usd in least:
@@ -137,38 +136,13 @@ def beaten(one: Candidate, known: KnownPlans) -> bool:
     return of_cuts or known.whole.beats(one.seconds, one.usd)
 
 
-def _whole(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[DataParallelProblem]:
-    """One problem; of a job whose batch follows the workers, one for each number of them."""
-    workers = range(1, asked.workers + 1)
-    among = [workers] if wanted.batch_per_worker is None else [range(n, n + 1) for n in workers]
-    return [_problem(target, asked, wanted.of_workers(of.start), of) for of in among]
-
-
-def _problem(
-    target: Target, asked: PlanQuery, wanted: JobSpec, workers: range
-) -> DataParallelProblem:
-    powers = tuple(2**n for n in range(wanted.batch_size.bit_length()))
-    return DataParallelProblem(
-        profile=target.profile,
-        platform=target.platform,
-        store=target.store,
-        workers=tuple(workers),
-        collectives=asked.collectives or collectives_of(target.profile),
-        micro_batches=asked.micro_batches or powers,
-        batch_size=wanted.batch_size,
-        epochs=wanted.epochs,
-        validate_every=wanted.validate_every,
-        vcpus_at_once=asked.vcpus_of(target.profile),
-    )
-
-
 def _data_parallel(
     target: Target, asked: PlanQuery, wanted: JobSpec, known: KnownPlans | None
 ) -> list[Candidate]:
     made = []
     refused: list[RequestError] = []
     whole = None if known is None else known.whole
-    problems = _whole(target, asked, wanted)
+    problems = whole_models(target, asked, wanted)
     for problem in problems:
         try:
             points = near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, whole)
