@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 import torch
-from benchmarks.parts.pipelines.cases import BASELINES, CASES, Form
+from benchmarks.parts.pipelines.cases import BASELINES, CASES, BoundaryForm
 from benchmarks.parts.pipelines.scale import (
     MOST_CORES,
     function_usd_for_1_s,
@@ -29,7 +29,7 @@ from benchmarks import training
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.runs.pipelining import Pipelining
 from dayfly.training.replica import build_model
-from dayfly.training.stages.forms import Form as Passed
+from dayfly.training.stages.forms import BoundaryForm as Passed
 from dayfly.training.stages.forms import TensorForm
 from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.schedule import Kind
@@ -128,9 +128,9 @@ def test_prices_are_the_catalogues() -> None:
 
 
 def test_functions_of_a_form() -> None:
-    cut = Form(name="cut", cut=(2,), replicas=2, memory_mib=(512, 256))
+    cut = BoundaryForm(name="cut", cut=(2,), replicas=2, memory_mib=(512, 256))
     assert cut.functions == (512, 512, 256, 256)
-    assert Form(name="whole", workers=3, memory_mib=(512,)).functions == (512, 512, 512)
+    assert BoundaryForm(name="whole", workers=3, memory_mib=(512,)).functions == (512, 512, 512)
 
 
 def test_a_pipelines_step_in_virtual_time() -> None:

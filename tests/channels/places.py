@@ -23,7 +23,7 @@ from dayfly.wire.segments import segment as doorbell
 from dayfly.wire.segments.layout import address_of
 from dayfly.wire.segments.pool import segment_path
 from dayfly.wire.segments.segment import Segment
-from dayfly.wire.segments.writer import Writer
+from dayfly.wire.segments.writer import SegmentWriter
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, ShapedLink
 from tests.channels.redis_place import ShapedRedisPlace, redis_place, redis_servers
@@ -61,7 +61,7 @@ class FilePlace:
         def copy(at: int) -> None:
             segment.map[at : at + len(raw)] = raw
 
-        with closing(Writer(segment, lambda: None)) as writer:
+        with closing(SegmentWriter(segment, lambda: None)) as writer:
             assert writer.put(*address_of(key), len(raw), copy)
 
     def only_events(self, patch: pytest.MonkeyPatch) -> None:

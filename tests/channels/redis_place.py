@@ -19,7 +19,7 @@ from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.channels.spread import server_of
 from dayfly.wire.keys import Key
-from dayfly.wire.redis.layout import Layout
+from dayfly.wire.redis.layout import KeyNames
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, ShapedLink
 from dayfly.wire.stores.files import FileStore
@@ -68,13 +68,13 @@ class RedisPlace:
             password=self.password,
         )
 
-    def layout(self, namespace: Namespace = NAMESPACE) -> Layout:
+    def layout(self, namespace: Namespace = NAMESPACE) -> KeyNames:
         """Where the messages of the channel that was made are."""
         lives, generation = f"dayfly:{{{namespace.run}}}", f"{namespace.generation:06d}"
         with self.client() as client:
             life = client.hget(lives, generation)
         assert life is not None
-        return Layout(namespace.run, namespace.generation, life.decode())
+        return KeyNames(namespace.run, namespace.generation, life.decode())
 
     @property
     def host(self) -> str:

@@ -23,7 +23,7 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.conformance import NAMESPACE, SENDERS, TOKEN
 from dayfly.wire.channels.dynamodb import DynamoChannel
-from dayfly.wire.channels.dynamodb_table import Item, Table, create_command
+from dayfly.wire.channels.dynamodb_table import DynamoTable, Item, create_command
 from dayfly.wire.channels.kind import ChannelSpec, Site
 from dayfly.wire.channels.objects import ObjectChannel
 from dayfly.wire.keys import Key
@@ -96,7 +96,7 @@ class DynamoPlace:
 
     def items(self) -> list[Item]:
         """All that is in the table."""
-        with closing(Table(self.table, connections=1)) as table:
+        with closing(DynamoTable(self.table, connections=1)) as table:
             pages = table._client.get_paginator("scan").paginate(TableName=self.table)
             return [item for page in pages for item in page["Items"]]
 
@@ -132,7 +132,7 @@ def make_table(table: str) -> None:
 
     The command itself is read, so that what the users are told is what is tested.
     """
-    client = Table(table, connections=1)._client
+    client = DynamoTable(table, connections=1)._client
     for command in create_command(table).split(" && "):
         _, _, action, *arguments = command.split()
         options: dict[str, list[str]] = {}

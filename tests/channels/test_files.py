@@ -25,7 +25,7 @@ from dayfly.wire.segments import layout
 from dayfly.wire.segments import segment as segments
 from dayfly.wire.segments import writer as writers
 from dayfly.wire.segments.segment import Doorbells
-from dayfly.wire.segments.writer import Writer
+from dayfly.wire.segments.writer import SegmentWriter
 from tests.channels.kit import handles
 from tests.channels.places import FilePlace, make
 
@@ -278,19 +278,19 @@ def test_a_disk_that_vanished_is_a_wire_error(tmp_path: Path) -> None:
 def test_threads_that_race_make_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second one would keep its descriptor for ever."""
     with make(tmp_path) as channel:
-        both, made = threading.Barrier(2), list[Writer]()
-        find, writer = channel._segment, files.Writer
+        both, made = threading.Barrier(2), list[SegmentWriter]()
+        find, writer = channel._segment, files.SegmentWriter
 
         def find_together(source: int) -> segments.Segment:
             both.wait(SOON_S)
             return find(source)
 
-        def made_one(*what: Any) -> Writer:
+        def made_one(*what: Any) -> SegmentWriter:
             made.append(writer(*what))
             return made[-1]
 
         monkeypatch.setattr(channel, "_segment", find_together)
-        monkeypatch.setattr(files, "Writer", made_one)
+        monkeypatch.setattr(files, "SegmentWriter", made_one)
         with ThreadPoolExecutor(2) as pool:
             found = list(pool.map(channel._writer, [0, 0]))
         assert found == [*made, *made]

@@ -33,7 +33,7 @@ from dayfly.wire.channels.parameter_server import ParameterServerChannel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, SERVER, Key
 from dayfly.wire.message import DTYPES, Header, as_bytes
 from dayfly.wire.sockets import process, sums
-from dayfly.wire.sockets.table import Table
+from dayfly.wire.sockets.table import MessageTable
 from tests.channels.kit import MIB, SUM, eventually, handles, kept_port, part, plan, push, site
 
 KIND = ParameterServer()
@@ -377,9 +377,9 @@ def test_a_server_that_does_not_start_is_named(
 
 def test_many_sums_at_once_from_many_threads() -> None:
     """The adding thread takes what others bring meanwhile; nothing is lost or counted twice."""
-    table = Table(lambda key: set(range(8)), limit_bytes=2**30, full="")
+    table = MessageTable(lambda key: set(range(8)), limit_bytes=2**30, full="")
     by = Authenticator(TOKEN, "run", 0)
-    adds = sums.Sums(table, 8, by)
+    adds = sums.ServerSums(table, 8, by)
     chance = random.Random(3)
     work = [(rank, step) for rank in range(8) for step in range(20)]
     chance.shuffle(work)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.channels.patience import Arrivals, Patience
+from dayfly.wire.channels.patience import Arrivals, ChannelWaits
 from dayfly.wire.keys import Key
 from dayfly.wire.outages import Backoff
 
@@ -28,7 +28,7 @@ def step(number: int, source: int = 1, operation: str = "grad-part") -> Key:
     return Key(number, operation, source, 0)
 
 
-def wait_for(patience: Patience, clock: Clock, key: Key, comes_s: float) -> list[float]:
+def wait_for(patience: ChannelWaits, clock: Clock, key: Key, comes_s: float) -> list[float]:
     """Ask until a message that comes so long after the first question is there; when it was asked.
 
     Questions take no time.
@@ -84,7 +84,7 @@ def test_what_was_there_at_the_first_try_is_tried_earlier() -> None:
 def test_steps_alike_need_ever_fewer_questions(comes_s: float, chance: object) -> None:
     """One question before it is there, and a few after: however long a step takes."""
     clock = Clock()
-    patience = Patience(clock=clock, chance=chance.random)  # type: ignore[attr-defined]
+    patience = ChannelWaits(clock=clock, chance=chance.random)  # type: ignore[attr-defined]
     tries = [wait_for(patience, clock, step(number), comes_s) for number in range(20)]
     assert tries[0][0] == 0.0
     # The first of the last eight steps left the prediction within a pause of the truth.
@@ -95,7 +95,7 @@ def test_steps_alike_need_ever_fewer_questions(comes_s: float, chance: object) -
 
 def test_kinds_of_messages_are_told_apart() -> None:
     clock = Clock()
-    patience = Patience(clock=clock, chance=lambda: 0.0)
+    patience = ChannelWaits(clock=clock, chance=lambda: 0.0)
     wait_for(patience, clock, step(0), 3.0)
     ahead = {
         (source, operation): patience.wait(step(1, source, operation)).next_s - clock.now_s
@@ -108,7 +108,7 @@ def test_kinds_of_messages_are_told_apart() -> None:
 
 def test_a_wait_goes_on_over_several_calls() -> None:
     clock = Clock()
-    patience = Patience(clock=clock)
+    patience = ChannelWaits(clock=clock)
     wait = patience.wait(KEY)
     patience.trying(wait)
     patience.missed(wait)
@@ -120,7 +120,7 @@ def test_a_wait_goes_on_over_several_calls() -> None:
 
 def test_what_is_known_to_be_there_is_asked_for_at_once() -> None:
     clock = Clock()
-    patience = Patience(clock=clock)
+    patience = ChannelWaits(clock=clock)
     wait_for(patience, clock, step(0), 3.0)
     # Read already, put by this very channel, found by a look, or told of during the wait.
     assert patience.wait(step(0)).next_s == clock.now_s
@@ -134,7 +134,7 @@ def test_what_is_known_to_be_there_is_asked_for_at_once() -> None:
 
 def test_what_was_known_to_be_there_predicts_nothing() -> None:
     clock = Clock()
-    patience = Patience(clock=clock, chance=lambda: 0.0)
+    patience = ChannelWaits(clock=clock, chance=lambda: 0.0)
     wait_for(patience, clock, step(0), 3.0)
     before_s = patience.wait(step(100)).next_s - clock.now_s
     for number in range(1, 10):
@@ -144,7 +144,7 @@ def test_what_was_known_to_be_there_predicts_nothing() -> None:
 
 
 def test_waits_that_nobody_comes_back_for_are_forgotten() -> None:
-    patience = Patience()
+    patience = ChannelWaits()
     for number in range(10_000):
         patience.wait(step(number))
         patience.known(step(number, 2))

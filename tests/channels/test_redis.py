@@ -19,7 +19,7 @@ from dayfly.wire.redis import connection as pools
 from dayfly.wire.redis.connection import Connection
 from dayfly.wire.redis.layout import PIECE_BYTES
 from dayfly.wire.redis.resp import CommandPart
-from dayfly.wire.redis.server import Address, Secret
+from dayfly.wire.redis.server import RedisAddress, Secret
 from tests.channels.kit import eventually, handles
 from tests.channels.redis_place import RedisPlace, redis_place
 
@@ -95,7 +95,7 @@ def test_a_writer_that_dies_half_way_stored_nothing(place: RedisPlace, sent_shar
         header = Header("a", LARGE.dtype, tuple(LARGE.shape))
         header = header.seal(as_bytes(LARGE), KEY, place.site().authenticator)
         whole = b"".join(place.layout().put(KEY, header, as_bytes(LARGE), "word").parts)
-        writer = Connection(Address.parse(place.url), Secret(variable=""))
+        writer = Connection(RedisAddress.parse(place.url), Secret(variable=""))
         (number,) = writer.ask(("CLIENT", "ID"))
 
         def connected() -> bool:

@@ -46,13 +46,13 @@ def coordinators(place: RedisPlace) -> Iterator[Channel]:
 def tries(coordinators: Channel, monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Released when a try of a request failed, as the server did not answer in time."""
     failed = threading.Semaphore(0)
-    discard = connections.Pool._discard
+    discard = connections.ConnectionPool._discard
 
-    def told(pool: connections.Pool, connection: Connection | None) -> None:
+    def told(pool: connections.ConnectionPool, connection: Connection | None) -> None:
         discard(pool, connection)
         failed.release()
 
-    monkeypatch.setattr(connections.Pool, "_discard", told)
+    monkeypatch.setattr(connections.ConnectionPool, "_discard", told)
     # Short, so that the outage is: with these, an answer takes at most 0.3 s, a wait for it 0.5 s.
     monkeypatch.setattr(connections, "ANSWER_S", 0.3)
     monkeypatch.setattr(redis_channel, "_LOOK_EVERY_S", 0.2)

@@ -21,9 +21,9 @@ from dayfly.wire.keys import Key
 from dayfly.wire.sockets import protocol, server
 from dayfly.wire.sockets.client import Address, Client
 from dayfly.wire.sockets.mailboxes import Receive, receive_unknown
-from dayfly.wire.sockets.protocol import Asked, Request, Unreachable
+from dayfly.wire.sockets.protocol import Asked, ServerRequest, Unreachable
 from dayfly.wire.sockets.server import Server
-from dayfly.wire.sockets.table import Table
+from dayfly.wire.sockets.table import MessageTable
 from tests.channels.kit import eventually, eventually_only, handles
 
 TOKEN, AUDIENCE = "ab" * 32, "run/0/server"
@@ -32,7 +32,7 @@ KEY = Key(3, "grad-part", 1, 0)
 
 @pytest.fixture
 def served() -> Iterator[Server]:
-    table = Table(lambda key: {key.destination}, limit_bytes=2**20, full="do something")
+    table = MessageTable(lambda key: {key.destination}, limit_bytes=2**20, full="do something")
     with Server(table, host="127.0.0.1", token=TOKEN, audience=AUDIENCE) as one:
         yield one
 
@@ -134,12 +134,12 @@ def test_garbage_instead_of_a_hello(served: Server, said: bytes) -> None:
 
 
 LENGTHS = {
-    "longer than allowed": Request(Asked.PUT, key=KEY, length=2**63).pack(),
-    "too many keys": Request(Asked.STORED, length=2**35).pack(),
-    "no operation": b"\x63" + Request(Asked.SIZE).pack()[1:],
-    "a wait without end": Request(Asked.GET, key=KEY, seconds=float("inf")).pack(),
-    "a wait that is no number": Request(Asked.GET, key=KEY, seconds=float("nan")).pack(),
-    "a key that is none": Request(Asked.GET).pack()[:-52] + b"\xff" * 52,
+    "longer than allowed": ServerRequest(Asked.PUT, key=KEY, length=2**63).pack(),
+    "too many keys": ServerRequest(Asked.STORED, length=2**35).pack(),
+    "no operation": b"\x63" + ServerRequest(Asked.SIZE).pack()[1:],
+    "a wait without end": ServerRequest(Asked.GET, key=KEY, seconds=float("inf")).pack(),
+    "a wait that is no number": ServerRequest(Asked.GET, key=KEY, seconds=float("nan")).pack(),
+    "a key that is none": ServerRequest(Asked.GET).pack()[:-52] + b"\xff" * 52,
     "an operation that is none": struct.pack("<B7xqdQI40sii", 2, 0, 0.0, 0, 1, b"../../x", 0, 1),
 }
 
@@ -176,7 +176,7 @@ def test_a_length_beyond_the_limit_is_refused_before_it_is_allocated(
 
 def test_a_message_that_breaks_off_is_not_there(served: Server) -> None:
     with closing(introduced(served)) as connection:
-        connection.sendall(Request(Asked.PUT, key=KEY, length=1000).pack() + bytes(999))
+        connection.sendall(ServerRequest(Asked.PUT, key=KEY, length=1000).pack() + bytes(999))
     with client_of(served) as friend:
         eventually(lambda: friend.size_bytes() == 0, "its room is given back")
         assert friend.stored([KEY]) == set()
@@ -232,7 +232,7 @@ def test_an_idle_connection_that_broke_is_made_anew(served: Server) -> None:
 @pytest.mark.long
 def test_who_waits_is_woken_by_either_end(end: str) -> None:
     before = handles()
-    table = Table(lambda key: None, limit_bytes=2**20, full="")
+    table = MessageTable(lambda key: None, limit_bytes=2**20, full="")
     with (
         Server(table, host="127.0.0.1", token=TOKEN, audience=AUDIENCE) as one,
         client_of(one) as client,
@@ -248,7 +248,7 @@ def test_who_waits_is_woken_by_either_end(end: str) -> None:
 
 
 def test_a_full_table_waits_for_its_readers() -> None:
-    table = Table(lambda key: {0, 1}, limit_bytes=100, patience_s=SOON_S, full="")
+    table = MessageTable(lambda key: {0, 1}, limit_bytes=100, patience_s=SOON_S, full="")
     table.put(KEY, bytes(60))
     message = table.wait(KEY, 0)
     assert message is not None
@@ -264,7 +264,7 @@ def test_a_full_table_waits_for_its_readers() -> None:
 
 
 def test_a_table_that_stays_full_names_who_does_not_read() -> None:
-    table = Table(lambda key: {0, 4}, limit_bytes=100, patience_s=0.01, full="look at them")
+    table = MessageTable(lambda key: {0, 4}, limit_bytes=100, patience_s=0.01, full="look at them")
     table.put(KEY, bytes(60))
     with pytest.raises(WireError, match=rf"after 0\.01 s.*not read: {KEY}, by 0, 4; look at them"):
         table.reserve(60)
@@ -298,7 +298,7 @@ def test_a_mistake_of_the_server_is_told_to_its_caller(
 ) -> None:
     shown = threading.Event()
     monkeypatch.setattr(threading, "excepthook", lambda args: shown.set())
-    monkeypatch.setattr(Table, "stored", lambda table, keys: [].remove(keys))
+    monkeypatch.setattr(MessageTable, "stored", lambda table, keys: [].remove(keys))
     with client_of(served) as client:
         with pytest.raises(WireError, match="the server failed: ValueError"):
             client.stored([KEY])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dayfly.job import Job
-from dayfly.training.stages.forms import Form
+from dayfly.training.stages.forms import BoundaryForm
 from dayfly.wire.channels.files import FileChannel
 from tests.pipelines.by_hand import measure_whole, train_whole
 from tests.pipelines.taken import NEAR, Taken, check_equal
@@ -36,7 +36,7 @@ class Case:
     unseen: Pairs
     steps: int
     micro_batches: int
-    forms: tuple[Form, ...]
+    forms: tuple[BoundaryForm, ...]
     whole: dict[int, tuple[list[Taken], dict[str, float]]]
 
     @classmethod

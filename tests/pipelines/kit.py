@@ -10,16 +10,16 @@ import torch
 
 from dayfly.wire.pipelines.orders import FORWARD, MakeOrder
 from dayfly.wire.pipelines.slots import Slots
-from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, input_part, output_part
+from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, input_part, output_part
 from dayfly.wire.schedule import Kind, Lane, Name, Schedule, Work
 
 #: Between stage s and the next, by micro-batch.
-Boundaries = Sequence[Mapping[int, Boundary]]
+Boundaries = Sequence[Mapping[int, StageBoundary]]
 
 
 def equal(layout: Layout, micro_batches: Sequence[int], size: int) -> list[Boundaries]:
     """Boundaries of every replica where all messages are of so many bytes."""
-    one = Boundary(activation_bytes=size, gradient_bytes=size)
+    one = StageBoundary(activation_bytes=size, gradient_bytes=size)
     return [[dict.fromkeys(micro_batches, one)] * (layout.stages - 1)] * layout.replicas
 
 

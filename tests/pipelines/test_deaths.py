@@ -14,7 +14,7 @@ from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.collectives.conformance_world import LinkedChannel as Distant
 from dayfly.wire.keys import Key
 from dayfly.wire.pipelines.orders import ORDERS, MakeOrder
-from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, output_part
+from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, output_part
 from dayfly.wire.schedule import Kind, Op
 from tests.pipelines.kit import Stage, pipeline
 from tests.pipelines.world import OPERATION, SOON_S, all_ranks, attempt, check
@@ -53,8 +53,8 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 def steps_of(make: MakeOrder) -> list[PipelineStep]:
     """Messages of two chunks, but for one."""
     between = {
-        0: Boundary(activation_bytes=8, gradient_bytes=9),
-        1: Boundary(activation_bytes=10, gradient_bytes=5),
+        0: StageBoundary(activation_bytes=8, gradient_bytes=9),
+        1: StageBoundary(activation_bytes=10, gradient_bytes=5),
     }
     return pipeline(LAYOUT, make, MICRO_BATCHES, [[between] * 2], CHUNK)
 

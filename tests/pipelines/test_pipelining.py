@@ -12,7 +12,7 @@ from dayfly.batches import MicroBatch, micro_batches
 from dayfly.dataclass_json import dump, read
 from dayfly.runs.pipelining import Pipelining
 from dayfly.training.order import share
-from dayfly.training.stages.forms import Form, TensorForm
+from dayfly.training.stages.forms import BoundaryForm, TensorForm
 from dayfly.wire.pipelines.step import worthwhile_bytes
 from dayfly.wire.shaping import Rates
 
@@ -40,7 +40,7 @@ def test_messages_keep_a_way_with_latency_busy() -> None:
 
 
 def test_what_a_worker_is_told_travels_as_json() -> None:
-    form = Form(TensorForm(torch.float32, (1, 8), (True, False), True))
+    form = BoundaryForm(TensorForm(torch.float32, (1, 8), (True, False), True))
     line = Pipelining(
         cut=(4,), replicas=2, micro_batches=3, schedule="1f1b", forms=(form,), chunk_bytes=9
     )

@@ -18,7 +18,7 @@ from dayfly.wire.collectives.conformance_world import LinkedChannel as Distant
 from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.pipelines.orders import BACKWARD, ORDERS, MakeOrder, fill_drain, forward_only
 from dayfly.wire.pipelines.slots import Slots
-from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep
+from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary
 from dayfly.wire.schedule import Work
 from tests.channels.kit import eventually, plan, site
 from tests.pipelines.kit import Boundaries, Stage, pipeline
@@ -49,7 +49,7 @@ def ragged(layout: Layout, micro_batches: list[int]) -> list[Boundaries]:
     return [
         [
             {
-                number: Boundary(
+                number: StageBoundary(
                     activation_bytes=5 + 3 * number + at + 2 * replica,
                     gradient_bytes=4 + number + at,
                 )
@@ -107,7 +107,7 @@ def test_parts_take_memory_only_while_they_are_used(ends: list[Channel], ahead: 
     """While a pass is computed: the inputs of the next few, the outputs of the last few."""
     layout, micro_batches = Layout(3, 1), list(range(6))
     size = 30
-    one = Boundary(activation_bytes=size, gradient_bytes=size)
+    one = StageBoundary(activation_bytes=size, gradient_bytes=size)
     boundaries: list[Boundaries] = [[dict.fromkeys(micro_batches, one)] * 2]
     steps = pipeline(layout, fill_drain, micro_batches, boundaries, CHUNK)
     most = [0] * 3
@@ -143,7 +143,7 @@ def test_an_outbox_may_be_small(
     """It holds as many chunks as are in flight; a put waits for readers."""
     chunk, layout, micro_batches = 1000, Layout(3, 1), list(range(4))
     monkeypatch.setattr(direct, "_LEAST_OUTBOX_BYTES", 0)
-    one = Boundary(activation_bytes=3 * chunk, gradient_bytes=3 * chunk)
+    one = StageBoundary(activation_bytes=3 * chunk, gradient_bytes=3 * chunk)
     steps = pipeline(layout, make, micro_batches, [[dict.fromkeys(micro_batches, one)] * 2], chunk)
     kind, where = Direct(), site(tmp_path, "tcp://")
     outbox_bytes = kind.abilities.in_flight * (chunk + HEADER_BYTES)

@@ -15,9 +15,9 @@ from dayfly.wire.keys import Key
 from dayfly.wire.pipelines.orders import ORDERS, MakeOrder, fill_drain, forward_only, one_f_one_b
 from dayfly.wire.pipelines.slots import Slots
 from dayfly.wire.pipelines.step import (
-    Boundary,
     Layout,
     PipelineStep,
+    StageBoundary,
     StageRank,
     input_part,
     output_part,
@@ -51,8 +51,8 @@ def test_two_stages_two_micro_batches() -> None:
     stage 1   |f: 4|0|b: 0|4|  |f: 2|0|b: 0|2|
     """
     between = {
-        0: Boundary(activation_bytes=4, gradient_bytes=4),
-        1: Boundary(activation_bytes=2, gradient_bytes=2),
+        0: StageBoundary(activation_bytes=4, gradient_bytes=4),
+        1: StageBoundary(activation_bytes=2, gradient_bytes=2),
     }
     steps = pipeline(Layout(2, 2), fill_drain, range(2), [[between]] * 2, chunk_bytes=2)
     assert [step.sizes() for step in steps[::2]] == [
@@ -130,7 +130,7 @@ def test_a_rank_that_starts_again_puts_only_what_is_not_stored() -> None:
 
 def test_without_anything_to_learn_before_it_a_boundary_carries_no_gradients() -> None:
     layout = Layout(2, 1)
-    boundaries = [[{0: Boundary(activation_bytes=2)}]]
+    boundaries = [[{0: StageBoundary(activation_bytes=2)}]]
     first, last = pipeline(layout, fill_drain, range(1), boundaries, chunk_bytes=2)
     assert written(first.schedule()) == [
         "0 forward 0",
@@ -167,7 +167,7 @@ def test_boundaries_that_do_not_fit_are_refused() -> None:
             layout=Layout(3, 1), stage_rank=own, order=order, chunk_bytes=1, **others
         )
 
-    between = dict.fromkeys(range(2), Boundary(activation_bytes=1))
+    between = dict.fromkeys(range(2), StageBoundary(activation_bytes=1))
     step(0, behind=between)
     with pytest.raises(ValueError, match="stage 0 of 3 has no boundary before it"):
         step(0, before=between, behind=between)
@@ -196,7 +196,7 @@ def pipelines(draw: st.DrawFn) -> list[PipelineStep]:
     """Any layout, order, micro-batches and sizes, which differ by boundary and replica."""
     layout = Layout(draw(st.integers(1, 4)), draw(st.integers(1, 2)))
     micro_batches = sorted(draw(st.sets(st.integers(0, 6), max_size=5)))
-    boundary = st.builds(Boundary, activation_bytes=SIZES, gradient_bytes=SIZES)
+    boundary = st.builds(StageBoundary, activation_bytes=SIZES, gradient_bytes=SIZES)
     boundaries: list[Boundaries] = [
         [{number: draw(boundary) for number in micro_batches} for _ in range(layout.stages - 1)]
         for _ in range(layout.replicas)

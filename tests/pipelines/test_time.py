@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayfly.wire.pipelines.orders import FORWARD, MakeOrder, fill_drain, one_f_one_b
-from dayfly.wire.pipelines.step import Boundary, Layout
+from dayfly.wire.pipelines.step import Layout, StageBoundary
 from dayfly.wire.schedule import Work
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.pipelines.kit import pipeline
@@ -38,7 +38,7 @@ class Plan:
     forward_s: list[float]
     backward_s: list[float]
     bytes_per_s: list[float]
-    boundaries: list[Boundary]
+    boundaries: list[StageBoundary]
     micro_batches: int
     latency_s: float
 
@@ -91,7 +91,7 @@ def plans(draw: st.DrawFn, latency_s: st.SearchStrategy[float]) -> Plan:
     stages = draw(st.integers(1, 5))
     seconds = st.lists(st.floats(0.1, 10), min_size=stages, max_size=stages)
     size = st.integers(1, 20).map(lambda units: units * UNIT)
-    boundary = st.builds(Boundary, activation_bytes=size, gradient_bytes=size)
+    boundary = st.builds(StageBoundary, activation_bytes=size, gradient_bytes=size)
     return Plan(
         forward_s=draw(seconds),
         backward_s=draw(seconds),
@@ -122,7 +122,7 @@ def test_with_latency_the_formula_is_an_upper_bound(plan: Plan, ahead: int) -> N
 @pytest.mark.long
 def test_chunks_save_most_of_the_shorter_way_of_each_boundary(plan: Plan, ahead: int) -> None:
     """Chunks of UNIT are 1 to 20 of a message; of 20 units each, so that all have as many."""
-    twenty = [Boundary(activation_bytes=20 * UNIT, gradient_bytes=20 * UNIT)]
+    twenty = [StageBoundary(activation_bytes=20 * UNIT, gradient_bytes=20 * UNIT)]
     plan = Plan(
         forward_s=plan.forward_s,
         backward_s=plan.backward_s,
@@ -144,7 +144,7 @@ def test_nothing_overlaps_without_an_input_ahead() -> None:
         forward_s=[1.0, 1.0],
         backward_s=[1.0, 1.0],
         bytes_per_s=[UNIT, UNIT],
-        boundaries=[Boundary(activation_bytes=UNIT, gradient_bytes=UNIT)],
+        boundaries=[StageBoundary(activation_bytes=UNIT, gradient_bytes=UNIT)],
         micro_batches=4,
         latency_s=0.0,
     )
@@ -168,7 +168,7 @@ def test_one_forward_one_backward_pays_for_every_way(
         forward_s=[1.0] * 3,
         backward_s=[2.0] * 3,
         bytes_per_s=[UNIT / transfer_s if transfer_s else float("inf")] * 3,
-        boundaries=[Boundary(activation_bytes=UNIT, gradient_bytes=UNIT)] * 2,
+        boundaries=[StageBoundary(activation_bytes=UNIT, gradient_bytes=UNIT)] * 2,
         micro_batches=7,
         latency_s=0.0,
     )

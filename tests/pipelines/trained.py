@@ -29,7 +29,7 @@ from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, Wishes, build_model
 from dayfly.training.slices import Slices
 from dayfly.training.sources import DatasetSource
-from dayfly.training.stages.forms import Form
+from dayfly.training.stages.forms import BoundaryForm
 from dayfly.training.stages.layers import build_stage, layers_of
 from dayfly.training.stages.probe import check_stages
 from dayfly.wire.channels.base import Channel, Messages, Namespace
@@ -46,7 +46,7 @@ from tests.training.jobs import Pairs
 Measured = dict[str, float | None]
 
 
-def boundaries(job: Job, data: Pairs) -> tuple[Form, ...]:
+def boundaries(job: Job, data: Pairs) -> tuple[BoundaryForm, ...]:
     """What passes each boundary of the job's model, cut between any two of its layers."""
     model = build_model(job)
     every = range(1, len(layers_of(model)))
@@ -54,7 +54,11 @@ def boundaries(job: Job, data: Pairs) -> tuple[Form, ...]:
 
 
 def pipelining(
-    forms: Sequence[Form], cut: Sequence[int], replicas: int, micro_batches: int, schedule: str
+    forms: Sequence[BoundaryForm],
+    cut: Sequence[int],
+    replicas: int,
+    micro_batches: int,
+    schedule: str,
 ) -> Pipelining:
     """A cut of the model with these boundaries."""
     return Pipelining(

@@ -27,7 +27,7 @@ from dayfly.models import MODELS, layer_sizes, on_meta
 from dayfly.planning.choose.formulas import gamma_and_delta
 from dayfly.wire.collectives import COLLECTIVES
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
-from dayfly.wire.pipelines.step import Boundary, Layout
+from dayfly.wire.pipelines.step import Layout, StageBoundary
 from dayfly.wire.schedule import Kind, Work
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.pipelines.kit import pipeline as steps_of
@@ -202,7 +202,7 @@ def simulated_s(plan: Pipeline, ahead: int | None = None) -> list[float]:
     first = (0, *plan.starts)
     stops = (*plan.starts, len(plan.layers))
     between = [
-        Boundary(
+        StageBoundary(
             activation_bytes=int(plan.layers[start - 1].output_bytes),
             gradient_bytes=int(plan.layers[start].gradient_bytes),
         )

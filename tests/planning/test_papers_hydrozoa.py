@@ -18,7 +18,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.choose.formulas import pipeline_s, synchronisation_s
 from dayfly.wire.collectives.ring import ring
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
-from dayfly.wire.pipelines.step import Boundary, Layout
+from dayfly.wire.pipelines.step import Layout, StageBoundary
 from dayfly.wire.schedule import Work
 from dayfly.wire.virtual import Link, finish_s, simulate
 from tests.pipelines.kit import pipeline as steps_of
@@ -116,7 +116,7 @@ class Shards:
         """By the schedules, over links with so much at the reader."""
         layout, numbers = Layout(len(self.forward_s), 1), range(self.micro_batches)
         between = [
-            dict.fromkeys(numbers, Boundary(activation_bytes=size, gradient_bytes=size))
+            dict.fromkeys(numbers, StageBoundary(activation_bytes=size, gradient_bytes=size))
             for size in self.sizes
         ]
         link = Link(

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.process_group.p2p_context import Chunk, Form
+from dayfly.wire.process_group.p2p_context import BufferForm, Chunk
 from dayfly.wire.schedule import MOST_CHUNKS, Span
 
 lengths = st.integers(0, 5000)
@@ -15,7 +15,7 @@ chunks = st.integers(1, 40)
 
 
 def test_the_first_message_has_what_is_left_over() -> None:
-    assert Form(torch.float32, 21).parts(16) == (
+    assert BufferForm(torch.float32, 21).parts(16) == (
         Chunk(Span(0, 5), (1, 5, 1)),
         *(Chunk(Span(at, at + 4), (4,)) for at in (5, 9, 13, 17)),
     )
@@ -23,7 +23,7 @@ def test_the_first_message_has_what_is_left_over() -> None:
 
 @given(lengths, chunks)
 def test_every_element_is_in_one_message(length: int, chunk_bytes: int) -> None:
-    parts = Form(torch.int32, length).parts(chunk_bytes)
+    parts = BufferForm(torch.int32, length).parts(chunk_bytes)
     assert 1 <= len(parts) <= MOST_CHUNKS
     stop = 0
     for part in parts:
@@ -36,10 +36,12 @@ def test_every_element_is_in_one_message(length: int, chunk_bytes: int) -> None:
 
 @given(lengths, lengths, chunks)
 def test_no_two_lengths_begin_alike(one: int, other: int, chunk_bytes: int) -> None:
-    first, second = (Form(torch.int32, length).parts(chunk_bytes)[0] for length in (one, other))
+    first, second = (
+        BufferForm(torch.int32, length).parts(chunk_bytes)[0] for length in (one, other)
+    )
     assert (first.shape == second.shape) == (one == other)
 
 
 def test_over_memory_all_is_one_message() -> None:
-    assert Form(torch.float32, 10**6).parts(None) == (Chunk(Span(0, 10**6), (10**6,)),)
-    assert str(Form(torch.bfloat16, 3)) == "bfloat16[3]"
+    assert BufferForm(torch.float32, 10**6).parts(None) == (Chunk(Span(0, 10**6), (10**6,)),)
+    assert str(BufferForm(torch.bfloat16, 3)) == "bfloat16[3]"

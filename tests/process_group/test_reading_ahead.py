@@ -18,7 +18,7 @@ from dayfly.wire.keys import Key
 from dayfly.wire.message import Header
 from dayfly.wire.process_group import p2p_incoming as incoming
 from dayfly.wire.process_group.p2p import Outgoing, PointToPoint
-from dayfly.wire.process_group.p2p_incoming import MOST_AHEAD, Incoming
+from dayfly.wire.process_group.p2p_incoming import MOST_AHEAD, IncomingMessages
 from dayfly.wire.shaped import ShapedChannel
 from dayfly.wire.shaping import Rates, ShapedLink
 from tests.channels.places import make
@@ -73,7 +73,7 @@ def watched(made: Office) -> tuple[Watched, Member]:
     return member.channel, member
 
 
-def stream(member: Member, source: int = 0, tag: int = 0) -> Incoming:
+def stream(member: Member, source: int = 0, tag: int = 0) -> IncomingMessages:
     return member.p2p._incoming[source, tag]
 
 
@@ -352,7 +352,7 @@ def test_close_ends_what_waits_for_room(tmp_path: Path) -> None:
     assert not threads()
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Incoming, "_take"), (Outgoing, "_carry")])
+@pytest.mark.parametrize(("owner", "name"), [(IncomingMessages, "_take"), (Outgoing, "_carry")])
 def test_a_thread_that_fails_fails_what_waits_for_it(
     owner: type, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

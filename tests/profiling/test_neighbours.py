@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly.runs.profiling.neighbours import Slot, Slots, count_beside
+from dayfly.runs.profiling.neighbours import QuietTurns, Slot, count_beside
 
 #: Quiet for 4 s, of which the first one does not count, then busy for 2 s.
-SLOTS = Slots(begin=100.0, quiet_s=4.0, busy_s=2.0, settle_s=1.0)
+SLOTS = QuietTurns(begin=100.0, quiet_s=4.0, busy_s=2.0, settle_s=1.0)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_when_neighbours_compute() -> None:
 
 
 def test_slots_have_room_for_what_is_timed() -> None:
-    short, long = Slots.of(0.0, 0.01, 0.02), Slots.of(0.0, 1.0, 2.0)
+    short, long = QuietTurns.of(0.0, 0.01, 0.02), QuietTurns.of(0.0, 1.0, 2.0)
     assert [short.room_s, short.busy_s] == pytest.approx([1.0, 0.3])
     assert [long.room_s, long.busy_s, long.settle_s] == pytest.approx([10.0, 6.0, 1.5])
 

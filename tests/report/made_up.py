@@ -9,7 +9,7 @@ from typing import Any
 
 from dayfly.dataclass_json import read
 from dayfly.runs.report import spans
-from dayfly.runs.report.spans import Work
+from dayfly.runs.report.spans import StepWork
 from dayfly.runs.report.timeline import Timeline
 from dayfly.runs.report.timeline import timeline as made_of_records
 from dayfly.runs.settings import Settings
@@ -131,7 +131,7 @@ def timeline(coordinator: Iterable[Json], workers: Mapping[int, Any], *, running
     return made_of_records(events(coordinator), by_rank, running=running)
 
 
-def works(workers: Mapping[int, Iterable[Json]]) -> list[Work]:
+def works(workers: Mapping[int, Iterable[Json]]) -> list[StepWork]:
     """Of records as a file has them."""
     return spans.works({rank: told(trees) for rank, trees in workers.items()})
 

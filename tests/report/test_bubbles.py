@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from dayfly.runs.report import stages
-from dayfly.runs.report.spans import Pass, Work, passes_of
+from dayfly.runs.report.spans import Pass, StepWork, passes_of
 from dayfly.runs.report.stages import Stages
 from tests.report.made_up import settings_of, step_told, works
 from tests.report.pipelines import Made
 
-WHOLE = Work(
+WHOLE = StepWork(
     worker=1,
     key=(0, 3),
     began_s=100.0,
@@ -73,7 +73,7 @@ def stages_of(made: Made) -> Stages:
     return stages
 
 
-def works_of(made: Made) -> list[Work]:
+def works_of(made: Made) -> list[StepWork]:
     stages = range(len(made.forward_ms))
     return works({stage: [made.record(100.0, 0, stage)] for stage in stages})
 

@@ -10,7 +10,7 @@ import pytest
 
 from dayfly.dataclass_json import read
 from dayfly.planning.plan import Plan
-from dayfly.runs.records import JobFacts
+from dayfly.runs.records import JobRunRecord
 from dayfly.runs.report import comparison as page
 from dayfly.runs.report.comparison import Compared, Comparison, lived_s
 from dayfly.runs.report.spans import step_parts
@@ -44,7 +44,7 @@ def comparison(
     }
     bill = {"by_kind": {"compute": 0.002, "store_requests": 0.0}}
     record["result"] = {"run_id": "one", "status": record["status"], **record["result"]}
-    found = read(JobFacts, record, "the run")
+    found = read(JobRunRecord, record, "the run")
     return Comparison.of(plan, found, bill, events(coordinator), told(records))
 
 

@@ -8,14 +8,14 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from dayfly.runs.report import pipeline
-from dayfly.runs.report.spans import Work
+from dayfly.runs.report.spans import StepWork
 from dayfly.runs.report.stages import Stages
 from tests.report.made_up import settings_of, works
 from tests.report.pipelines import Made
 
 
-def work(worker: int, step: int, length_ms: float, generation: int = 0) -> Work:
-    return Work(
+def work(worker: int, step: int, length_ms: float, generation: int = 0) -> StepWork:
+    return StepWork(
         worker=worker, key=(generation, step), began_s=100.0, length_ms=length_ms, passes=()
     )
 
@@ -29,7 +29,7 @@ def test_the_median_step_of_those_that_are_whole() -> None:
     assert pipeline.median_step([]) == []
 
 
-def step_of(made: Made) -> tuple[list[Work], Stages]:
+def step_of(made: Made) -> tuple[list[StepWork], Stages]:
     stages = Stages.of(settings_of(made.settings))
     assert stages is not None
     ranks = range(stages.count * stages.replicas)

@@ -12,7 +12,7 @@ import pytest
 
 from dayfly.runs.report import detail, write_report
 from dayfly.runs.report.detail import choose, tree
-from dayfly.runs.report.pipeline import Pipeline
+from dayfly.runs.report.pipeline import CutRun
 from dayfly.runs.report.reading import RunFiles
 from dayfly.runs.report.spans import Pass
 from dayfly.runs.report.stages import Stages
@@ -27,7 +27,7 @@ BOTTLENECK = "Stage 1 (layers 4 to 8) is the slowest: 60 ms a micro-batch, 1.5 t
 
 
 def words_of(directory: Path) -> str | None:
-    found = Pipeline.of(RunFiles.read(directory))
+    found = CutRun.of(RunFiles.read(directory))
     return None if found is None else found.words()
 
 
@@ -45,7 +45,7 @@ def passes_in(band: dict[str, Any]) -> list[tuple[str, int]]:
 def is_shown_by_stage(directory: Path, profile: Path) -> None:
     """Asserts what holds for the page of every pipeline, made up or real, that fits into it."""
     run = RunFiles.read(directory)
-    pipeline = Pipeline.of(run)
+    pipeline = CutRun.of(run)
     assert pipeline is not None
     stages = pipeline.stages
     file = write_report(directory)

@@ -36,7 +36,7 @@ from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listeners
 from dayfly.runs.recorder import Recorder
-from dayfly.runs.run_context import Request, RunContext
+from dayfly.runs.run_context import RunContext, RunRequest
 from dayfly.runs.shipping import receive
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.workplace import Workplace
@@ -110,7 +110,7 @@ def end(data: Path, run_dir: Path) -> None:
         StopSignals() as signals,
     ):
         workplace = Workplace(session, platform, signals, run_dir)
-        context = RunContext(Request(Display()), Home(store, run_dir), workplace)
+        context = RunContext(RunRequest(Display()), Home(store, run_dir), workplace)
         coordinator = JobCoordinator(job, record, context)
         so_far = Events.read(run_dir / "events")
         recorder = Recorder(run_dir, lambda source, event: None, so_far)

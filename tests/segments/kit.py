@@ -8,7 +8,7 @@ from dayfly.wire.keys import Key
 from dayfly.wire.segments.layout import address_of
 from dayfly.wire.segments.pool import make_segments, segment_path
 from dayfly.wire.segments.segment import Segment
-from dayfly.wire.segments.writer import Writer
+from dayfly.wire.segments.writer import SegmentWriter
 
 BUDGET_BYTES = 2**20
 
@@ -20,12 +20,12 @@ def make(root: Path, budget_bytes: int = BUDGET_BYTES) -> Segment:
     return Segment(segment_path(place, 0))
 
 
-def writer(segment: Segment) -> Writer:
+def writer(segment: Segment) -> SegmentWriter:
     """Nobody touches more pages than were touched at first."""
-    return Writer(segment, lambda: None)
+    return SegmentWriter(segment, lambda: None)
 
 
-def put(writer: Writer, segment: Segment, key: Key, data: bytes) -> bool:
+def put(writer: SegmentWriter, segment: Segment, key: Key, data: bytes) -> bool:
     def copy(at: int) -> None:
         segment.map[at : at + len(data)] = data
 

@@ -23,7 +23,7 @@ from dayfly.wire.keys import Key
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.layout import address_of
 from dayfly.wire.segments.segment import Segment
-from dayfly.wire.segments.writer import Writer
+from dayfly.wire.segments.writer import SegmentWriter
 from tests.segments import kit
 
 SOON_S = 30.0
@@ -41,7 +41,7 @@ def digest(number: int) -> int:
     return number << 32 | HOMES[number] & 0xFFFF
 
 
-def put(writer: Writer, number: int) -> None:
+def put(writer: SegmentWriter, number: int) -> None:
     assert writer.put(address(number), digest(number), 10, lambda at: None)
 
 
@@ -184,7 +184,7 @@ def test_who_searches_while_others_move_finds(tmp_path: Path, victim: int, stop:
             what: str,
             bucket: int,
             segment: Segment = segment,
-            writer: Writer = writer,
+            writer: SegmentWriter = writer,
             reads: list[int] = reads,
         ) -> None:
             reads[0] -= 1

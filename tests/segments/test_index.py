@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dayfly.errors import WireError
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, Key
 from dayfly.wire.segments import layout
-from dayfly.wire.segments.layout import Layout, address_of, digested, key_of, room_for
+from dayfly.wire.segments.layout import SegmentLayout, address_of, digested, key_of, room_for
 from dayfly.wire.segments.segment import Segment
 from tests.segments import kit
 
@@ -111,7 +111,7 @@ def test_addresses_are_keys(key: Key) -> None:
 @pytest.mark.parametrize("senders", [1, 2, 3, 64])
 @pytest.mark.parametrize("budget_bytes", [2**24, 2**28, 10**9, 2**30 + 5])
 def test_all_segments_together_keep_within_the_budget(senders: int, budget_bytes: int) -> None:
-    made = Layout.of(senders, budget_bytes)
+    made = SegmentLayout.of(senders, budget_bytes)
     fixed = (senders + 1) * made.arena_at
     assert fixed + made.arena_bytes <= budget_bytes < fixed + made.arena_bytes + 4096
     assert fixed < 0.1 * budget_bytes or budget_bytes < 2**25
@@ -120,7 +120,7 @@ def test_all_segments_together_keep_within_the_budget(senders: int, budget_bytes
 
 def test_a_budget_that_holds_no_message_is_named() -> None:
     with pytest.raises(WireError, match=r"0\.1 MiB are too few for .* 4 workers.*--log-budget"):
-        Layout.of(4, 100_000)
+        SegmentLayout.of(4, 100_000)
 
 
 def test_room_is_a_multiple_of_64() -> None:

@@ -15,7 +15,7 @@ from dayfly.wire.keys import Key
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.layout import address_of
 from dayfly.wire.segments.segment import Segment
-from dayfly.wire.segments.writer import Writer
+from dayfly.wire.segments.writer import SegmentWriter
 from tests.segments import kit
 
 pytestmark = pytest.mark.long
@@ -25,14 +25,14 @@ SOON_S = 30.0
 
 #: Where to kill: the method, and whether once it is done; and whether the message counts then.
 POINTS = [
-    (Writer, "_take_over", True, False),
-    (Writer, "_allocate", True, False),
-    (Writer, "_allocate_slot", True, False),
+    (SegmentWriter, "_take_over", True, False),
+    (SegmentWriter, "_allocate", True, False),
+    (SegmentWriter, "_allocate_slot", True, False),
     (Segment, "copied in part", True, False),
-    (Writer, "_fill", True, False),
+    (SegmentWriter, "_fill", True, False),
     (Segment, "insert", True, False),
-    (Writer, "_commit", False, False),
-    (Writer, "_commit", True, True),
+    (SegmentWriter, "_commit", False, False),
+    (SegmentWriter, "_commit", True, True),
 ]
 
 
@@ -126,7 +126,7 @@ def test_a_successor_takes_back_the_rest(
     first.close()
 
 
-def assert_all_comes_back(segment: Segment, writer: Writer) -> None:
+def assert_all_comes_back(segment: Segment, writer: SegmentWriter) -> None:
     """Nothing but BEFORE and KEY is there: once they are gone there is room for all that fits."""
     for key in (BEFORE, KEY):
         kit.drop(segment, key)

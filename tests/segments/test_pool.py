@@ -13,9 +13,9 @@ import pytest
 from dayfly.errors import WireError
 from dayfly.wire.keys import COORDINATOR, Key
 from dayfly.wire.segments import layout
-from dayfly.wire.segments.pool import Pool, make_segments, mark_gone, segment_path
+from dayfly.wire.segments.pool import PagePool, make_segments, mark_gone, segment_path
 from dayfly.wire.segments.segment import Segment
-from dayfly.wire.segments.writer import Writer
+from dayfly.wire.segments.writer import SegmentWriter
 from tests.segments import kit
 
 MIB = 2**20
@@ -33,16 +33,16 @@ def taken_bytes(place: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in place.iterdir())
 
 
-def asking_writer(place: Path, source: int) -> tuple[Segment, Writer]:
+def asking_writer(place: Path, source: int) -> tuple[Segment, SegmentWriter]:
     """A writer that can ask for pages."""
     segment, own = Segment(segment_path(place, source)), Segment(segment_path(place, COORDINATOR))
-    return segment, Writer(segment, lambda: own.bells.ring(layout.BELL_WANTED))
+    return segment, SegmentWriter(segment, lambda: own.bells.ring(layout.BELL_WANTED))
 
 
 def test_pages_are_touched_ahead_of_their_use(tmp_path: Path) -> None:
     place = tmp_path / "segments"
     make_segments(place, 2, 64 * MIB)
-    with Pool(place, 2, ahead_bytes=4 * MIB):
+    with PagePool(place, 2, ahead_bytes=4 * MIB):
         segment, writer = asking_writer(place, 0)
         words = segment.words
         for step in range(12):
@@ -60,7 +60,7 @@ def test_one_may_need_more_than_its_share_and_none_more_than_there_is(tmp_path: 
     """Its share of 16 MiB is a third: it gets more as long as there is any, waiting for it."""
     place = tmp_path / "segments"
     make_segments(place, 2, 16 * MIB)
-    with Pool(place, 2, ahead_bytes=MIB):
+    with PagePool(place, 2, ahead_bytes=MIB):
         segment, writer = asking_writer(place, 0)
         with pytest.raises(WireError, match=rf"{place}: .* fill their 15\.\d MiB; .*--log-budget"):
             put_for_ever(writer, segment)
@@ -78,7 +78,7 @@ def test_one_may_need_more_than_its_share_and_none_more_than_there_is(tmp_path: 
     assert taken_bytes(place) <= 16 * MIB
 
 
-def put_for_ever(writer: Writer, segment: Segment) -> None:
+def put_for_ever(writer: SegmentWriter, segment: Segment) -> None:
     for step in itertools.count():
         kit.put(writer, segment, Key(step, "a", 0, 1), bytes([step]) * MIB)
 
@@ -86,7 +86,7 @@ def put_for_ever(writer: Writer, segment: Segment) -> None:
 def test_many_entries_are_touched_too(tmp_path: Path) -> None:
     place = tmp_path / "segments"
     make_segments(place, 1, 64 * MIB)
-    with Pool(place, 1, ahead_bytes=MIB):
+    with PagePool(place, 1, ahead_bytes=MIB):
         segment, writer = asking_writer(place, 0)
         assert segment.layout.slots > 1000
         for step in range(1000):
@@ -114,7 +114,7 @@ def test_a_pool_whose_thread_failed_says_so_at_once(
     place = tmp_path / "segments"
     make_segments(place, 1, 64 * MIB)
     began = time.monotonic()
-    with Pool(place, 1, ahead_bytes=0) as pool:
+    with PagePool(place, 1, ahead_bytes=0) as pool:
         segment, writer = asking_writer(place, 0)
         monkeypatch.setattr(pool, "_serve", lambda source: [].remove(source))
         with pytest.raises(WireError, match="its thread failed"):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_structure
 
 from dayfly.errors import DayflyError
-from dayfly.training.stages.forms import Branch, Form, Node, TensorForm
+from dayfly.training.stages.forms import BoundaryForm, Branch, Node, TensorForm
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64)
 OTHERS = (torch.bool, torch.uint8, torch.int32, torch.int64)
@@ -24,7 +24,7 @@ def row(dtype: torch.dtype, width: int, *, gradient: bool = False) -> TensorForm
     return TensorForm(dtype, (1, width), (True, False), gradient)
 
 
-PAIR = Form(
+PAIR = BoundaryForm(
     Branch(tuple, (row(torch.float32, 5, gradient=True), TensorForm(torch.int64, (), (), False)))
 )
 
@@ -45,7 +45,7 @@ NODES = st.recursive(
     ),
     max_leaves=6,
 )
-FORMS = st.builds(Form, NODES)
+FORMS = st.builds(BoundaryForm, NODES)
 
 
 def some(form: TensorForm, samples: int) -> torch.Tensor:
@@ -63,7 +63,7 @@ def values_of(node: Node, samples: int) -> Any:
 
 
 @given(FORMS, st.integers(1, 5))
-def test_values_are_themselves_again(form: Form, samples: int) -> None:
+def test_values_are_themselves_again(form: BoundaryForm, samples: int) -> None:
     values = values_of(form.root, samples)
     message = form.pack(values)
     assert message.dtype is torch.uint8
@@ -76,7 +76,9 @@ def test_values_are_themselves_again(form: Form, samples: int) -> None:
 
 
 @given(FORMS, st.integers(1, 5), st.data())
-def test_gradients_are_themselves_again(form: Form, samples: int, data: st.DataObject) -> None:
+def test_gradients_are_themselves_again(
+    form: BoundaryForm, samples: int, data: st.DataObject
+) -> None:
     graded = [one for one in form.tensors if one.gradient]
     gradients = [some(one, samples) if data.draw(st.booleans()) else None for one in graded]
     message = form.pack_gradients(gradients, samples)
@@ -90,8 +92,8 @@ def test_gradients_are_themselves_again(form: Form, samples: int, data: st.DataO
 
 
 @given(FORMS)
-def test_a_form_is_json(form: Form) -> None:
-    assert Form.from_json(json.loads(json.dumps(form.to_json()))) == form
+def test_a_form_is_json(form: BoundaryForm) -> None:
+    assert BoundaryForm.from_json(json.loads(json.dumps(form.to_json()))) == form
 
 
 def test_a_message_drawn() -> None:
@@ -118,11 +120,11 @@ def test_json_drawn() -> None:
 def test_what_is_no_dtype_is_not_loaded(name: str) -> None:
     tree = {"dtype": name, "sizes": [], "scales": [], "gradient": False}
     with pytest.raises(ValueError, match=f"'{name}'.* is no form of what passes"):
-        Form.from_json(tree)
+        BoundaryForm.from_json(tree)
 
 
 def test_one_whole_tensor_is_not_copied() -> None:
-    form = Form(row(torch.float32, 5, gradient=True))
+    form = BoundaryForm(row(torch.float32, 5, gradient=True))
     x = torch.randn(3, 5, requires_grad=True)
     message = form.pack(x)
     assert message.data_ptr() == x.data_ptr()
@@ -132,13 +134,13 @@ def test_one_whole_tensor_is_not_copied() -> None:
 
 
 def test_a_transposed_tensor_arrives_as_it_was() -> None:
-    form = Form(row(torch.float32, 5))
+    form = BoundaryForm(row(torch.float32, 5))
     x = torch.randn(5, 3).T
     assert torch.equal(form.unpack(form.pack(x), 3), x)
 
 
 def test_a_conjugate_arrives_as_it_was() -> None:
-    form = Form(row(torch.complex64, 5))
+    form = BoundaryForm(row(torch.complex64, 5))
     x = torch.randn(3, 5, dtype=torch.complex64).conj()
     assert torch.equal(form.unpack(form.pack(x), 3), x)
 
@@ -151,7 +153,7 @@ def test_views_of_a_message_are_not_copied() -> None:
 
 
 def test_a_sparse_gradient_is_made_dense() -> None:
-    form = Form(row(torch.float32, 5, gradient=True))
+    form = BoundaryForm(row(torch.float32, 5, gradient=True))
     gradient = torch.eye(3, 5)
     message = form.pack_gradients([gradient.to_sparse()], 3)
     assert torch.equal(form.unpack_gradients(message, 3)[0], gradient)
@@ -189,7 +191,7 @@ def test_another_form_is_not_sent(values: Any, message: str) -> None:
 
 
 def test_tensors_of_different_samples_are_not_sent() -> None:
-    form = Form(Branch(list, (row(torch.float32, 2), row(torch.float32, 2))))
+    form = BoundaryForm(Branch(list, (row(torch.float32, 2), row(torch.float32, 2))))
     with pytest.raises(DayflyError, match=r"tensor 1 between two stages is \[4, 2\]"):
         form.pack([torch.zeros(3, 2), torch.zeros(4, 2)])
 
@@ -232,7 +234,7 @@ def test_what_is_saved_and_then_written_is_still_noticed() -> None:
 
 
 def test_what_needs_no_gradient_is_no_leaf() -> None:
-    form = Form(row(torch.float32, 5))
+    form = BoundaryForm(row(torch.float32, 5))
     leaves, x = form.enter(torch.randn(3, 5))
     assert leaves == []
     assert not x.requires_grad

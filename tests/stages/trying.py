@@ -11,14 +11,14 @@ from torch import nn
 
 from dayfly.errors import RequestError
 from dayfly.training.replica import build_model
-from dayfly.training.stages.forms import Form
+from dayfly.training.stages.forms import BoundaryForm
 from dayfly.training.stages.probe import check_stages
 from tests.stages.models import job_of, rows
 
 
 def checked(
     model: Callable[[], nn.Module], cut: list[int], samples: list[Any] | None = None
-) -> tuple[Form, ...]:
+) -> tuple[BoundaryForm, ...]:
     job = job_of(model)
     return check_stages(job, build_model(job), cut, rows() if samples is None else samples)
 

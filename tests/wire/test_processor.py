@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.processor import Processor
+from dayfly.wire.processor import SharedProcessor
 
 
-def finished(processor: Processor, jobs: list[tuple[float, float]]) -> list[float]:
+def finished(processor: SharedProcessor, jobs: list[tuple[float, float]]) -> list[float]:
     """When each job (begins, CPU seconds) is done."""
     ends = [math.nan] * len(jobs)
     coming = sorted(range(len(jobs)), key=lambda job: jobs[job][0])
@@ -27,46 +27,46 @@ def finished(processor: Processor, jobs: list[tuple[float, float]]) -> list[floa
 
 
 def test_a_short_burst_runs_at_full_speed() -> None:
-    assert finished(Processor(0.25, 0.02), [(0.0, 0.004)]) == [pytest.approx(0.004)]
+    assert finished(SharedProcessor(0.25, 0.02), [(0.0, 0.004)]) == [pytest.approx(0.004)]
 
 
 def test_long_work_stands_still_until_the_next_period() -> None:
     """5 ms in each 20 ms: 12 ms are 5, 5 and 2."""
-    assert finished(Processor(0.25, 0.02), [(0.0, 0.012)]) == [pytest.approx(0.042)]
+    assert finished(SharedProcessor(0.25, 0.02), [(0.0, 0.012)]) == [pytest.approx(0.042)]
 
 
 def test_what_was_not_used_is_lost() -> None:
     """At 30 ms half of a period is over, and all its quota left; then two more."""
-    assert finished(Processor(0.25, 0.02), [(0.03, 0.012)]) == [pytest.approx(0.062)]
+    assert finished(SharedProcessor(0.25, 0.02), [(0.03, 0.012)]) == [pytest.approx(0.062)]
 
 
 def test_two_jobs_use_the_quota_up_twice_as_fast() -> None:
     """2.5 ms each, then 0.5 ms each in the next period."""
-    assert finished(Processor(0.25, 0.02), [(0.0, 0.003), (0.0, 0.003)]) == [
+    assert finished(SharedProcessor(0.25, 0.02), [(0.0, 0.003), (0.0, 0.003)]) == [
         pytest.approx(0.0205),
         pytest.approx(0.0205),
     ]
 
 
 def test_a_job_without_work_waits_for_the_next_period_if_the_quota_is_used_up() -> None:
-    ends = finished(Processor(0.25, 0.02), [(0.0, 0.01), (0.01, 0.0)])
+    ends = finished(SharedProcessor(0.25, 0.02), [(0.0, 0.01), (0.01, 0.0)])
     assert ends == [pytest.approx(0.025), pytest.approx(0.02)]
 
 
 def test_periods_may_have_begun_earlier() -> None:
     """15 ms of the first are over: 5 ms of CPU time until 5 ms, and 5 more at once."""
-    assert finished(Processor(0.25, 0.02, 0.015), [(0.0, 0.008)]) == [pytest.approx(0.008)]
+    assert finished(SharedProcessor(0.25, 0.02, 0.015), [(0.0, 0.008)]) == [pytest.approx(0.008)]
 
 
 def test_evenly_without_periods() -> None:
-    assert finished(Processor(0.25), [(0.0, 0.01)]) == [pytest.approx(0.04)]
-    assert finished(Processor(0.5), [(0.0, 1.0), (0.0, 1.0)]) == [pytest.approx(4.0)] * 2
+    assert finished(SharedProcessor(0.25), [(0.0, 0.01)]) == [pytest.approx(0.04)]
+    assert finished(SharedProcessor(0.5), [(0.0, 1.0), (0.0, 1.0)]) == [pytest.approx(4.0)] * 2
 
 
 def test_no_thread_is_faster_than_one_core() -> None:
-    assert finished(Processor(2.0), [(0.0, 1.0)]) == [pytest.approx(1.0)]
+    assert finished(SharedProcessor(2.0), [(0.0, 1.0)]) == [pytest.approx(1.0)]
     assert (
-        finished(Processor(1.5, 0.02), [(0.0, 1.0), (0.0, 1.0)])
+        finished(SharedProcessor(1.5, 0.02), [(0.0, 1.0), (0.0, 1.0)])
         == [pytest.approx(4 / 3, abs=0.02)] * 2
     )
 
@@ -80,7 +80,7 @@ def test_nobody_gets_more_than_the_share(
 ) -> None:
     """All work in so many periods at least, and with one job no later than a period more."""
     period = 0.02
-    ends = finished(Processor(share, period, phase * period), jobs)
+    ends = finished(SharedProcessor(share, period, phase * period), jobs)
     whole = sum(work for _, work in jobs)
     first = min(begin for begin, _ in jobs)
     # The first period and the last may be anywhere in theirs, and have all of their quota.

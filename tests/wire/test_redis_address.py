@@ -7,29 +7,29 @@ import pytest
 from dayfly.errors import RequestError, WireError
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.keys import Key
-from dayfly.wire.redis.layout import PIECE_BYTES, Layout
-from dayfly.wire.redis.server import Address, Secret, check_server, cpu_s, read_info
+from dayfly.wire.redis.layout import PIECE_BYTES, KeyNames
+from dayfly.wire.redis.server import RedisAddress, Secret, check_server, cpu_s, read_info
 
-HERE = Address(host="h", port=1)
+HERE = RedisAddress(host="h", port=1)
 MIB = 2**20
 
 
 @pytest.mark.parametrize(
     ("url", "address", "name"),
     [
-        ("redis://h", Address(host="h"), "redis at h:6379"),
-        ("redis://h/", Address(host="h"), "redis at h:6379"),
-        ("valkey://h:1/2", Address(host="h", port=1, db=2), "redis at h:1"),
-        ("redis://[::1]:7", Address(host="::1", port=7), "redis at [::1]:7"),
-        ("redis://me@h", Address(host="h", user="me"), "redis at h:6379"),
-        ("redis://m%40e@h", Address(host="h", user="m@e"), "redis at h:6379"),
-        ("rediss://h", Address(host="h", tls=True), "redis at h:6379"),
-        ("valkeys://h?ca=/a/b", Address(host="h", tls=True, ca="/a/b"), "redis at h:6379"),
+        ("redis://h", RedisAddress(host="h"), "redis at h:6379"),
+        ("redis://h/", RedisAddress(host="h"), "redis at h:6379"),
+        ("valkey://h:1/2", RedisAddress(host="h", port=1, db=2), "redis at h:1"),
+        ("redis://[::1]:7", RedisAddress(host="::1", port=7), "redis at [::1]:7"),
+        ("redis://me@h", RedisAddress(host="h", user="me"), "redis at h:6379"),
+        ("redis://m%40e@h", RedisAddress(host="h", user="m@e"), "redis at h:6379"),
+        ("rediss://h", RedisAddress(host="h", tls=True), "redis at h:6379"),
+        ("valkeys://h?ca=/a/b", RedisAddress(host="h", tls=True, ca="/a/b"), "redis at h:6379"),
     ],
 )
-def test_urls(url: str, address: Address, name: str) -> None:
+def test_urls(url: str, address: RedisAddress, name: str) -> None:
     channel_kind(url)
-    assert Address.parse(url) == address
+    assert RedisAddress.parse(url) == address
     assert str(address) == name
 
 
@@ -102,7 +102,7 @@ def test_a_server_that_will_not_do_is_refused(found: dict[str, str], what: str) 
 
 
 def test_keys_literally() -> None:
-    place = Layout("digits-1", 2, "5eed")
+    place = KeyNames("digits-1", 2, "5eed")
     assert place.lives == "dayfly:{digits-1}"
     assert place.mailboxes == "dayfly:{digits-1}:000002:5eed:boxes"
     assert place.stream("to-0", "000000012.sum.3") == (
@@ -113,7 +113,7 @@ def test_keys_literally() -> None:
 @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES])
 def test_a_message_is_split_without_a_copy(size: int) -> None:
     payload = memoryview(bytearray(size))
-    put = Layout("r", 0, "life").put(Key(0, "a", 0, 1), bytes(128), payload, "word")
+    put = KeyNames("r", 0, "life").put(Key(0, "a", 0, 1), bytes(128), payload, "word")
     sent = [part for part in put.parts if isinstance(part, memoryview)]
     assert len(sent) == max(1, -(-size // PIECE_BYTES))
     assert b"".join(sent) == payload

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.processor import Processor
+from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import CompiledSchedule, Kind, Name, Op, Schedule, Span, Work
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import Direction, Rank, ServingThread, Shared, Stream
@@ -180,7 +180,7 @@ def test_the_work_of_messages_is_taken_from_passes() -> None:
     """
     up = Direction(occupied_s=lambda nbytes: nbytes / 10, latency_s=0.5, cpu_s=0.25)
     ((passes, message),) = spans_s(
-        rank(computing(1.0), putting(A), up=up, processor=Processor(0.5))
+        rank(computing(1.0), putting(A), up=up, processor=SharedProcessor(0.5))
     )
     assert message == approximately([(0.0, 2.25)])
     assert passes == approximately([(0.0, 2.5)])
@@ -189,7 +189,7 @@ def test_the_work_of_messages_is_taken_from_passes() -> None:
 def test_messages_of_a_stream_may_take_more_than_others() -> None:
     """The same, but 0.05 s of it are the direction's: another stream's message takes only them."""
     up = Direction(occupied_s=lambda nbytes: nbytes / 10, latency_s=0.5, cpu_s=0.05)
-    made = rank(computing(1.0), putting(A, message_s=0.2), up=up, processor=Processor(0.5))
+    made = rank(computing(1.0), putting(A, message_s=0.2), up=up, processor=SharedProcessor(0.5))
     passes, message = spans_s(made)[0]
     assert message == approximately([(0.0, 2.25)])
     assert passes == approximately([(0.0, 2.5)])
@@ -198,14 +198,16 @@ def test_messages_of_a_stream_may_take_more_than_others() -> None:
 def test_a_reader_has_its_share_of_what_messages_take() -> None:
     """A second of CPU time, while the bytes take half a second and their latency."""
     get = Stream(plan=plan(Op(Kind.GET, TEN, A)), itemsize=1, message_s=1.0)
-    ((put,),), ((got,),) = spans_s(rank(putting(A)), rank(get, processor=Processor(0.5)))
+    ((put,),), ((got,),) = spans_s(rank(putting(A)), rank(get, processor=SharedProcessor(0.5)))
     assert put == (0.0, 1.5)
     assert got == (1.5, 3.5)
 
 
 def test_an_effect_waits_for_the_next_period() -> None:
     """A pass has used up the quota when the message has arrived."""
-    ((_, message),) = spans_s(rank(computing(3.0), putting(A), processor=Processor(0.25, 4.0)))
+    ((_, message),) = spans_s(
+        rank(computing(3.0), putting(A), processor=SharedProcessor(0.25, 4.0))
+    )
     assert message == approximately([(0.0, 4.0)])
 
 
@@ -240,7 +242,9 @@ def test_a_message_that_nobody_puts_is_named() -> None:
         run([rank(Stream(plan=plan(Op(Kind.GET, TEN, A))))])
 
 
-def finished_s(processors: Sequence[Processor], seconds: Sequence[float], cores: float) -> Any:
+def finished_s(
+    processors: Sequence[SharedProcessor], seconds: Sequence[float], cores: float
+) -> Any:
     """When each rank's only pass is done."""
     ranks = [
         rank(computing(one), processor=processor)
@@ -272,19 +276,23 @@ def test_a_store_of_one_thread_serves_all() -> None:
 
 def test_ranks_of_one_machine_share_its_cores() -> None:
     """Three on two cores get two thirds each until the first is done."""
-    assert finished_s([Processor() for _ in range(3)], [2.0, 3.0, 3.0], 2.0) == [3.0, 4.0, 4.0]
+    assert finished_s([SharedProcessor() for _ in range(3)], [2.0, 3.0, 3.0], 2.0) == [
+        3.0,
+        4.0,
+        4.0,
+    ]
 
 
 def test_a_rank_that_stands_still_leaves_its_core_to_others() -> None:
     """All get a third until second 3, by when two have had the 1 s of their period of 4 s; then
     the third has the core for itself."""
-    limited = [Processor(0.25, 4.0), Processor(0.25, 4.0), Processor()]
+    limited = [SharedProcessor(0.25, 4.0), SharedProcessor(0.25, 4.0), SharedProcessor()]
     assert finished_s(limited, [1.0, 1.0, 2.0], 1.0) == [3.0, 3.0, 4.0]
 
 
 def test_a_share_is_still_a_share_when_the_cores_are_free() -> None:
     """5 of 20 ms each; beside each other on two cores they do not meet."""
-    limited = [Processor(0.25, 0.02), Processor(0.25, 0.02)]
+    limited = [SharedProcessor(0.25, 0.02), SharedProcessor(0.25, 0.02)]
     assert finished_s(limited, [0.012, 0.005], 2.0) == [0.042, 0.005]
 
 
@@ -296,7 +304,7 @@ def test_enough_cores_are_as_good_as_one_each(
     jobs: list[tuple[float, float]], period_s: float
 ) -> None:
     def times(cores: float) -> Any:
-        processors = [Processor(share, period_s) for share, _ in jobs]
+        processors = [SharedProcessor(share, period_s) for share, _ in jobs]
         return finished_s(processors, [seconds for _, seconds in jobs], cores)
 
     found, alone = times(len(jobs)), times(math.inf)
@@ -306,14 +314,14 @@ def test_enough_cores_are_as_good_as_one_each(
 @given(st.lists(st.floats(0.001, 0.2), min_size=1, max_size=5), st.floats(0.5, 4.0))
 def test_cores_are_busy_until_all_is_done(jobs: list[float], cores: float) -> None:
     """No machine does more than its cores can, nor less while enough threads have work."""
-    last = max(one.expected for one in finished_s([Processor() for _ in jobs], jobs, cores))
+    last = max(one.expected for one in finished_s([SharedProcessor() for _ in jobs], jobs, cores))
     assert last >= max(max(jobs), sum(jobs) / cores) - 1e-6
     assert last <= max(jobs) + sum(jobs) / cores + 1e-6
 
 
 def test_a_stream_takes_cpu_time_before_its_first_operation() -> None:
     """A second of a processor that a pass of 2 s shares with it; its turn has begun meanwhile."""
-    processor = Processor(1.0)
+    processor = SharedProcessor(1.0)
     message = putting(A, begin_s=1.0, pool="sums")
     later = putting(B, begin_s=0.5, pool="sums")
     made = rank(computing(2.0), message, later, processor=processor)

@@ -15,7 +15,7 @@ from benchmarks.parts.pipelines.scale import Scale, scale_for
 from dayfly.data.npy_arrays import digits
 from dayfly.job import Job
 from dayfly.models import amoebanet_d, bert, cifar10, cola, digits_cnn, write_arrays
-from dayfly.models.data import Pair, Samples
+from dayfly.models.data import Pair, RowDataset
 
 #: Names of the baselines, as FuncPipe has them (section 5.1); the first is what ratios are over.
 LAMBDA_ML, LAMBDA_ML_GA, HYBRID_PS = "LambdaML", "LambdaML-GA", "HybridPS"
@@ -119,8 +119,8 @@ def _digits(samples: int) -> Pair:
     """scikit-learn's digits, from the first on; again and again if they do not suffice."""
     whole = digits()
     rows = [row % len(whole["x_train"]) for row in range(samples)]
-    train = Samples(whole["x_train"][rows], whole["y_train"][rows])
-    return train, Samples(train.x[:32], train.y[:32])
+    train = RowDataset(whole["x_train"][rows], whole["y_train"][rows])
+    return train, RowDataset(train.x[:32], train.y[:32])
 
 
 def _baselines(workers: int, whole_mib: int, pieces_mib: int, pieces: int) -> tuple[Form, ...]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.models import cifar10, gpt, resnet32, wide_mlp, write_arrays
-from dayfly.models.data import Pair, Samples
+from dayfly.models.data import Pair, RowDataset
 
 _TOKENS, _WORDS, _CLASSES, _FEATURES = 32, 97, 10, 1024
 #: Samples that are validated with.
@@ -40,9 +40,9 @@ def _vectors(samples: int) -> Pair:
     """Noise in random classes: what is learnt does not matter here."""
     noise = np.random.default_rng(0)
 
-    def some(count: int) -> Samples:
+    def some(count: int) -> RowDataset:
         x = noise.standard_normal((count, _FEATURES), dtype=np.float32)
-        return Samples(x, noise.integers(0, _CLASSES, count))
+        return RowDataset(x, noise.integers(0, _CLASSES, count))
 
     return some(samples), some(_VALIDATION)
 
@@ -51,9 +51,9 @@ def _text(samples: int) -> Pair:
     """Random tokens, and those that come after them."""
     noise = np.random.default_rng(0)
 
-    def some(count: int) -> Samples:
+    def some(count: int) -> RowDataset:
         tokens = noise.integers(0, _WORDS, (count, _TOKENS + 1))
-        return Samples(tokens[:, :-1].copy(), tokens[:, 1:].copy())
+        return RowDataset(tokens[:, :-1].copy(), tokens[:, 1:].copy())
 
     return some(samples), some(_VALIDATION)
 

@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 
 import dayfly
-from dayfly.cli.outcome import DONE, Failure, attempt
+from dayfly.cli.outcome import DONE, ActionFailure, attempt
 from dayfly.errors import RequestError
 from dayfly.life.reports import plain
 from dayfly.runs.signals import StopSignals
@@ -58,8 +58,8 @@ def measure(name: str, args: Sequence[str], *, as_json: bool) -> int:
     done = attempt(action)
     if done is None:
         return DONE
-    failed = done if isinstance(done, Failure) else None
-    bench, result = (None, {}) if isinstance(done, Failure) else done
+    failed = done if isinstance(done, ActionFailure) else None
+    bench, result = (None, {}) if isinstance(done, ActionFailure) else done
     if as_json:
         status, error = ("done", None) if failed is None else (failed.status, failed.error)
         whole = {"bench": name, "status": status, "error": error, **result}

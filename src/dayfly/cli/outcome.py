@@ -35,7 +35,7 @@ DONE, FAILED, WRONG = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ActionFailure:
     """What ended an action early.
 
     Args:
@@ -49,24 +49,26 @@ class Failure:
     code: int
 
 
-def attempt(action: Callable[[], T]) -> T | Failure:
+def attempt(action: Callable[[], T]) -> T | ActionFailure:
     """Does an action; says on standard error what ended it early."""
     try:
         return action()
     except DayflyError as error:
         tell(f"dayfly: {error}")
-        return Failure("failed", str(error), WRONG if isinstance(error, RequestError) else FAILED)
+        return ActionFailure(
+            "failed", str(error), WRONG if isinstance(error, RequestError) else FAILED
+        )
     except Exception as error:
         # A mistake of dayfly's own, or of the machine: all there is to know, and still the JSON.
         traceback.print_exc()
         tell(f"dayfly: failed unexpectedly: {in_short(error)}")
-        return Failure("failed", in_short(error), FAILED)
+        return ActionFailure("failed", in_short(error), FAILED)
     except Stopped as stop:
         tell(f"dayfly: {stop}")
-        return Failure("stopped", None, 128 + stop.number)
+        return ActionFailure("stopped", None, 128 + stop.number)
     except KeyboardInterrupt as stop:
         tell(f"dayfly: {str(stop) or 'stopped by SIGINT'}")
-        return Failure("stopped", None, 128 + signal.SIGINT)
+        return ActionFailure("stopped", None, 128 + signal.SIGINT)
 
 
 def tell(text: str) -> None:
@@ -88,7 +90,7 @@ def kind_in_words(kind: str) -> str:
 def conclude(action: Callable[[], Run | ScriptRun], *, as_json: bool) -> int:
     """Does what gives a run, prints what came of it, returns the exit code."""
     run = attempt(action)
-    if isinstance(run, Failure):
+    if isinstance(run, ActionFailure):
         if as_json:
             say(Result(run_id=None, status=run.status, error=run.error).line())
         return run.code

@@ -16,7 +16,7 @@ from rich.text import Text
 from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
-from dayfly.cli.outcome import DONE, Failure, attempt
+from dayfly.cli.outcome import DONE, ActionFailure, attempt
 from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
 from dayfly.job import Job
@@ -89,16 +89,16 @@ def measure(
         return profile
 
     profile = attempt(action)
-    failed = profile if isinstance(profile, Failure) else None
+    failed = profile if isinstance(profile, ActionFailure) else None
     if as_json:
         whole = {
             "status": "done" if failed is None else failed.status,
             "error": None if failed is None else failed.error,
             "output": str(output),
-            "profile": None if isinstance(profile, Failure) else dump_profile(profile),
+            "profile": None if isinstance(profile, ActionFailure) else dump_profile(profile),
         }
         print(json.dumps(whole, allow_nan=False), flush=True)
-    elif not isinstance(profile, Failure):
+    elif not isinstance(profile, ActionFailure):
         show(profile, Console())
         print(f"written to {output}", flush=True)
     return DONE if failed is None else failed.code

@@ -17,7 +17,7 @@ from dayfly.errors import DayflyError, RequestError
 from dayfly.runs.directory import RECORD
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import Comparison, cells
-from dayfly.runs.report.pipeline import Pipeline
+from dayfly.runs.report.pipeline import CutRun
 from dayfly.runs.report.reading import RunFiles, rebill
 from dayfly.runs.run import Run
 
@@ -55,7 +55,7 @@ def report(
         output = directory / "report-priced.html"
     page = write_report(directory, output, bill=billed.dump(), run=run)
     _print_bill(billed)
-    if (pipeline := Pipeline.of(run)) is not None and (words := pipeline.words()) is not None:
+    if (pipeline := CutRun.of(run)) is not None and (words := pipeline.words()) is not None:
         Console().print(f"pipeline: {words}", markup=False, highlight=False)
     print(f"report: {page}")
     if browse and not webbrowser.open(page.resolve().as_uri()):

@@ -12,7 +12,15 @@ from typing import Any
 from rich.console import Console
 
 from dayfly.cli.catalogue import own_catalogue
-from dayfly.cli.outcome import DONE, FAILED, Failure, attempt, kind_in_words, narrow_table, tell
+from dayfly.cli.outcome import (
+    DONE,
+    FAILED,
+    ActionFailure,
+    attempt,
+    kind_in_words,
+    narrow_table,
+    tell,
+)
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
 from dayfly.runs.result import Result
@@ -52,7 +60,7 @@ def simulate(
             raise DayflyError(f"the simulated run cannot be written: {in_short(error)}") from error
 
     run = attempt(action)
-    if isinstance(run, Failure):
+    if isinstance(run, ActionFailure):
         if as_json:
             print(Result(run_id=None, status=run.status, error=run.error).line(), flush=True)
         return run.code

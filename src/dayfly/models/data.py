@@ -31,7 +31,7 @@ Draw = Callable[[np.random.Generator, int], tuple[Array, Array]]
 FIRST_WORD = 1000
 
 
-class Samples(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+class RowDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     """Rows of two arrays: x (N, ...) and y (N,) or (N, 2)."""
 
     def __init__(self, x: Array, y: Array) -> None:
@@ -44,7 +44,7 @@ class Samples(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         return torch.as_tensor(self.x[index]), torch.as_tensor(self.y[index])
 
 
-Pair = tuple[Samples, Samples]
+Pair = tuple[RowDataset, RowDataset]
 
 
 def write_arrays(directory: str | PathLike[str], data: Pair) -> None:
@@ -210,8 +210,8 @@ def _drawn(draw: Draw, samples: int, validation: int, seed: int) -> Pair:
     """Training and validation samples, each from a generator of its own."""
     _enough("training samples", samples, least=1)
     _enough("validation samples", validation, least=1)
-    train = Samples(*draw(np.random.default_rng([seed, 1]), samples))
-    return train, Samples(*draw(np.random.default_rng([seed, 2]), validation))
+    train = RowDataset(*draw(np.random.default_rng([seed, 1]), samples))
+    return train, RowDataset(*draw(np.random.default_rng([seed, 2]), validation))
 
 
 def _enough(what: str, given: int, *, least: int) -> None:

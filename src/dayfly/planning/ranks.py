@@ -29,7 +29,7 @@ from dayfly.wire.collectives.cost import DirectionModel, LinkModel
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.pipelines.step import message_bytes, worthwhile_bytes
-from dayfly.wire.processor import Processor
+from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import (
     MOST_AT_ONCE,
     CompiledSchedule,
@@ -191,12 +191,12 @@ def taking(seconds: Sequence[float]) -> Callable[[Work], float]:
     return lambda work: seconds[work.micro_batch]
 
 
-def processor(size: SizeProfile, rank: int) -> Processor:
+def processor(size: SizeProfile, rank: int) -> SharedProcessor:
     """A function's share of the CPU; a rank's periods begin at moments of their own."""
     if size.cpu_cores is None:
-        return Processor()
+        return SharedProcessor()
     phase_s = size.cpu_period_s * (rank * APART % 1.0)
-    return Processor(size.cpu_cores, size.cpu_period_s, phase_s)
+    return SharedProcessor(size.cpu_cores, size.cpu_period_s, phase_s)
 
 
 def direction(size: SizeProfile, transfer: Transfer) -> Direction:

@@ -38,8 +38,8 @@ from dayfly.planning.ranks import (
 )
 from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
-from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
-from dayfly.wire.processor import Processor
+from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
+from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import ALONE, Rank, Shared, Stream
@@ -134,7 +134,7 @@ def joining(of: ValidationRound, shared: Shared) -> Sequence[Rank]:
         stage, replica = divmod(number, replicas)
         wait = Stream(plan=chain(1), work_s=taking([ready_s[of.alike[replica]][stage]]))
         streams = [wait, *rank.streams[1:]]
-        made.append(replace(rank, streams=streams, processor=Processor()))
+        made.append(replace(rank, streams=streams, processor=SharedProcessor()))
     return made
 
 
@@ -280,9 +280,9 @@ class _Stage:
         """The schedule, and where in it each of the early buckets is whole."""
         layers, cut, stage = self._profile.layers, self._c.cut, self._stage_rank.stage
 
-        def boundary(at: int, micro: MicroBatch) -> Boundary:
+        def boundary(at: int, micro: MicroBatch) -> StageBoundary:
             back = round(layers[at].gradient * micro.samples) if learns else 0
-            return Boundary(
+            return StageBoundary(
                 activation_bytes=round(layers[at - 1].output * micro.samples), gradient_bytes=back
             )
 
@@ -317,8 +317,8 @@ def _passage_plan(
     stage: int,
     order: str | None,
     numbers: tuple[int, ...],
-    before: tuple[Boundary, ...],
-    behind: tuple[Boundary, ...],
+    before: tuple[StageBoundary, ...],
+    behind: tuple[StageBoundary, ...],
     chunk_bytes: int,
     early: int,
 ) -> tuple[CompiledSchedule, tuple[int, ...]]:
@@ -335,8 +335,8 @@ def _passage(
     stage: int,
     order: str | None,
     numbers: tuple[int, ...],
-    before: tuple[Boundary, ...],
-    behind: tuple[Boundary, ...],
+    before: tuple[StageBoundary, ...],
+    behind: tuple[StageBoundary, ...],
     chunk_bytes: int,
 ) -> Schedule:
     make: MakeOrder = forward_only if order is None else ORDERS[order]

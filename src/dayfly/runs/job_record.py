@@ -10,7 +10,7 @@ from dayfly.dataclass_json import Count
 from dayfly.errors import RequestError
 from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.pipelining import Pipelining
-from dayfly.runs.records import JobFacts
+from dayfly.runs.records import JobRunRecord
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.specs.generations import Change
@@ -19,7 +19,7 @@ from dayfly.training.forward import SAMPLES, Weighting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record(JobFacts):
+class Record(JobRunRecord):
     """A job's, whole.
 
     Attributes:

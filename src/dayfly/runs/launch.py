@@ -32,7 +32,7 @@ from dayfly.runs.resuming import (
     take_job,
 )
 from dayfly.runs.run import Run
-from dayfly.runs.run_context import Request, begun, resumed
+from dayfly.runs.run_context import RunRequest, begun, resumed
 from dayfly.runs.run_plan import carried_out, gone_on
 from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship
@@ -60,7 +60,7 @@ def begin(
         code: directory whose files travel with the job.
         plan: from which the settings come, where no flag overrides them.
         profiling: what measured the job to choose that plan; None: it was not chosen for this run.
-        request: fields of `Request`.
+        request: fields of `RunRequest`.
 
     Returns:
         The run; if it failed once it had begun, its result has the error.
@@ -72,7 +72,7 @@ def begin(
     check_shares(job, settings)
     for kind in settings.kinds:
         resources_of(kind)  # before anything is made
-    with begun(name, settings, preloads.JOB, Request(**request)) as (context, facts):
+    with begun(name, settings, preloads.JOB, RunRequest(**request)) as (context, facts):
         directory, store = context.home.directory, context.home.store
         say = context.request.display.note
         with being_prepared(directory), paged(directory, when=bool(settings.cut)):
@@ -133,13 +133,13 @@ def resume(
         epochs: to which it goes; None: as before.
         job_file: the job's, to be compared with the stored one; None: the stored one is taken.
         allow_changed_job: go on with the file's job if it is another.
-        display, listeners, faults, asked_at: see `Request`.
+        display, listeners, faults, asked_at: see `RunRequest`.
         changes: settings that override the run's from now on, such as `workers`; None: as before.
 
     Raises:
         RequestError: there is no run, another process runs it, or it cannot go on so.
     """
-    request = Request(display, directory, listeners, faults, asked_at or time.time())
+    request = RunRequest(display, directory, listeners, faults, asked_at or time.time())
     directory = found(run, directory)
     record = Record.load(directory)
     store = home_of(record, directory)

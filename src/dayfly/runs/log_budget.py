@@ -198,7 +198,7 @@ _NUMBER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ValidationBytes:
     """Bytes of a validation.
 
     Attributes:
@@ -214,7 +214,9 @@ class Measured:
         return replace(round_bytes, measured=self.sums, gathered=self.gathered)
 
 
-def measuring(job: Job, samples: int, row_bytes: int, weighting: Weighting = SAMPLES) -> Measured:
+def measuring(
+    job: Job, samples: int, row_bytes: int, weighting: Weighting = SAMPLES
+) -> ValidationBytes:
     """Returns what a job's validation sends.
 
     Args:
@@ -224,7 +226,7 @@ def measuring(job: Job, samples: int, row_bytes: int, weighting: Weighting = SAM
         weighting: how losses, and what the job's step logs, are combined.
     """
     numbers = Evaluation(job, samples, weighting).numbers
-    return Measured(_NUMBER_BYTES * numbers, samples * row_bytes)
+    return ValidationBytes(_NUMBER_BYTES * numbers, samples * row_bytes)
 
 
 def check_gathering(

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import torch
 
 from dayfly.life.reports import Reporter
-from dayfly.runs.progress import CatchUp, Progress, Sum
+from dayfly.runs.progress import CatchUp, LoggedSum, Progress
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.spans import FaultPoints
 from dayfly.runs.task import Task
@@ -35,7 +35,7 @@ _ADVICE = (
 _LISTED = 8
 
 
-class NotFinite(Exception):
+class NotFiniteError(Exception):
     """Ends a worker; the text is the cause with which the run fails."""
 
 
@@ -78,7 +78,7 @@ class FiniteWatch:
             own_finite: whether this worker's own shares of them are, as far as it computed them.
 
         Raises:
-            NotFinite: if the run is to stop.
+            NotFiniteError: if the run is to stop.
         """
         found = self._progress.not_finite
         if found is None or found[0] not in steps:
@@ -97,14 +97,14 @@ class FiniteWatch:
         self._say(step, f"the validation loss became {val_loss} after epoch {epoch}")
 
     def check_share(self, step: int, share: Tensors) -> None:
-        """Raise NotFinite if a share of the checkpoint before a step must not replace another."""
+        """Raise NotFiniteError if a checkpoint's share before a step must not replace another."""
         if self._stops and (name := bad_tensor(share, self._trained)) is not None:
             what = name.removeprefix("model.")
-            raise NotFinite(f"{what} holds NaN or infinity before step {step}: {_ADVICE}")
+            raise NotFiniteError(f"{what} holds NaN or infinity before step {step}: {_ADVICE}")
 
     def _say(self, step: int, text: str) -> None:
         if self._stops:
-            raise NotFinite(f"{text}: {_ADVICE}")
+            raise NotFiniteError(f"{text}: {_ADVICE}")
         if self._task.rank == 0:
             self._reporter.add("not finite", urgent=True, step=step, text=text)
 
@@ -112,7 +112,7 @@ class FiniteWatch:
         """The ranks whose share was not finite; a share that nobody computed anew is not known."""
         self._fault_points.operation = _OPERATION
         flags = torch.zeros(self._task.world_size, dtype=torch.float64)
-        one = Sum(self._engine, _OPERATION, flags)
+        one = LoggedSum(self._engine, _OPERATION, flags)
         (stored,) = self._catch_up.stored(step, [one])
         flags[self._task.rank] = float(not own_finite)
         one.take(step, stored)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayfly.batches import MicroBatch
-from dayfly.training.stages.forms import Form
+from dayfly.training.stages.forms import BoundaryForm
 from dayfly.wire.pipelines.orders import MakeOrder
-from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
+from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Pipelining:
     replicas: int
     micro_batches: int
     schedule: str
-    forms: tuple[Form, ...]
+    forms: tuple[BoundaryForm, ...]
     chunk_bytes: int = 0
 
     @property
@@ -37,11 +37,11 @@ class Pipelining:
         """Who computes what."""
         return Layout(len(self.cut) + 1, self.replicas)
 
-    def received(self, stage: int) -> Form | None:
+    def received(self, stage: int) -> BoundaryForm | None:
         """The form of what a stage gets from the one before it; None for the first."""
         return self.forms[stage - 1] if stage else None
 
-    def sent(self, stage: int) -> Form | None:
+    def sent(self, stage: int) -> BoundaryForm | None:
         """The form of what a stage sends to the one behind it; None for the last."""
         return self.forms[stage] if stage < len(self.forms) else None
 
@@ -71,12 +71,12 @@ class Pipelining:
 
 
 def _boundaries(
-    form: Form | None, micros: Sequence[MicroBatch], *, learns: bool
-) -> dict[int, Boundary]:
+    form: BoundaryForm | None, micros: Sequence[MicroBatch], *, learns: bool
+) -> dict[int, StageBoundary]:
     if form is None:
         return {}
     return {
-        micro.number: Boundary(
+        micro.number: StageBoundary(
             activation_bytes=form.nbytes(micro.samples),
             gradient_bytes=form.gradient_nbytes(micro.samples) if learns else 0,
         )

@@ -84,7 +84,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sum:
+class LoggedSum:
     """An all-reduce whose result may be in the log.
 
     Attributes:
@@ -118,7 +118,7 @@ class CatchUp:
         if not behind:
             self._tell(step)
 
-    def stored(self, step: int, sums: Sequence[Sum]) -> list[frozenset[Name] | None]:
+    def stored(self, step: int, sums: Sequence[LoggedSum]) -> list[frozenset[Name] | None]:
         """Of all-reduces that are under way together, the sums in the log; None once it is level.
 
         The step in which any of them is not whole in the log is the one in which the predecessor

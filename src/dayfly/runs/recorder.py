@@ -48,7 +48,7 @@ from dayfly.specs.events import (
     event_from,
 )
 from dayfly.specs.generations import GenerationPlan
-from dayfly.wire.stores.files import Home, cannot_write
+from dayfly.wire.stores.files import StoreDirectory, cannot_write
 
 if TYPE_CHECKING:
     from dayfly.life.commits import Checkpoint
@@ -76,7 +76,7 @@ class Recorder(RunListener):
         segments: EventSegments | None = None,
     ) -> None:
         self._segments = segments
-        self._home = Home(directory)
+        self._home = StoreDirectory(directory)
         self._directory = directory / "events"
         self._directory.mkdir(exist_ok=True)
         self._publish = publish

@@ -20,7 +20,7 @@ from dayfly.runs.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts(RunRecord):
+class JobRunRecord(RunRecord):
     """A job's, without what only workers need: see `job_record.Record`.
 
     Args:
@@ -83,7 +83,7 @@ class SimulationRecord(RunRecord):
 
 
 _KINDS: Mapping[str, type[RunRecord]] = {
-    one.kind: one for one in (JobFacts, ScriptRecord, SimulationRecord)
+    one.kind: one for one in (JobRunRecord, ScriptRecord, SimulationRecord)
 }
 
 

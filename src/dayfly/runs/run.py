@@ -33,7 +33,7 @@ from dayfly.wire.stores.base import Store, StoreError
 
 # What reads a run is imported where it is asked for: a run that starts shall not wait for it.
 if TYPE_CHECKING:
-    from dayfly.runs.evaluating.coordinator import Evaluation
+    from dayfly.runs.evaluating.coordinator import EvaluationRequest
     from dayfly.runs.report.comparison import Comparison
 
 
@@ -269,8 +269,8 @@ class Run:
 
     def _evaluation(
         self, progress: bool, faults: Sequence[Fault], settings: SettingKeywords
-    ) -> Evaluation:
-        from dayfly.runs.evaluating.coordinator import Evaluation
+    ) -> EvaluationRequest:
+        from dayfly.runs.evaluating.coordinator import EvaluationRequest
 
         check_keywords(settings, Settings, beside=Run.test)
         changes = {name: value for name, value in settings.items() if value is not None}
@@ -278,7 +278,7 @@ class Run:
         for name in (*training, "checkpoint_every_s"):
             if name in changes:
                 raise RequestError(f"{name} is for training: leave it out")
-        return Evaluation(
+        return EvaluationRequest(
             directory=self.directory,
             weights=self.weights,
             job=self.job,

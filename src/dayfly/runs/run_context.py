@@ -27,7 +27,7 @@ from dayfly.runs.workplace import Workplace
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RunRequest:
     """What every request for a run says beside what is to run.
 
     Attributes:
@@ -61,7 +61,7 @@ class RunContext:
         notes: to be said before the run goes on.
     """
 
-    request: Request
+    request: RunRequest
     home: Home
     workplace: Workplace
     before: RunRecord | None = None
@@ -71,7 +71,7 @@ class RunContext:
 
 @contextmanager
 def begun(
-    name: str, settings: FunctionSettings, preload: Sequence[str], request: Request
+    name: str, settings: FunctionSettings, preload: Sequence[str], request: RunRequest
 ) -> Iterator[tuple[RunContext, dict[str, Any]]]:
     """Opens what a new run needs; what is no run in the end leaves nothing.
 
@@ -109,7 +109,7 @@ def resumed(
     directory: Path,
     changes: Mapping[str, Any],
     preload: Sequence[str],
-    request: Request,
+    request: RunRequest,
 ) -> Iterator[tuple[RunContext, AnyRecord, AnyRecord]]:
     """Opens what a run needs to go on.
 

@@ -41,7 +41,7 @@ from dayfly.runs.engines import Engines
 from dayfly.runs.gpu_watch import GpuWatch
 from dayfly.runs.keeping import Keeping
 from dayfly.runs.made_with import check_function
-from dayfly.runs.not_finite import FiniteWatch, NotFinite
+from dayfly.runs.not_finite import FiniteWatch, NotFiniteError
 from dayfly.runs.progress import CatchUp, Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.protocols.base import WorkerContext
@@ -243,7 +243,7 @@ class Worker:
         except HandOver as hand_over:
             self.kept = KEPT_BY_WORKER if hand_over.kept else None
             return HANDED_OVER
-        except NotFinite as found:
+        except NotFiniteError as found:
             self.error = str(found)
             return FAILED
 

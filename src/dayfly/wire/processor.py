@@ -23,7 +23,7 @@ _NOTHING = 1e-9
 _DONE_S = 1e-11
 
 
-class Processor:
+class SharedProcessor:
     """Runs jobs side by side, each a thread of its own.
 
     Args:
@@ -164,7 +164,7 @@ class Processor:
 class Cores:
     """Of one machine, on which these processors' threads run, all at the same speed."""
 
-    def __init__(self, count: float, processors: Sequence[Processor]) -> None:
+    def __init__(self, count: float, processors: Sequence[SharedProcessor]) -> None:
         self._count = count
         self._processors = processors
         self._speed = 1.0

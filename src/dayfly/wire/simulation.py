@@ -20,9 +20,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from dayfly.wire.keys import EVERYONE
-from dayfly.wire.processor import Cores, Processor
+from dayfly.wire.processor import Cores, SharedProcessor
 from dayfly.wire.schedule import Kind, Name, Op
-from dayfly.wire.streams import ALONE, COMPUTE, DOWN, UP, Line, Live, Moments, Rank, Row, Shared
+from dayfly.wire.streams import ALONE, COMPUTE, DOWN, UP, LaneRow, Line, Live, Moments, Rank, Shared
 
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.FETCH)
 
@@ -51,7 +51,7 @@ class _Run:
         # Behind the ranks' the store's thread, and what it carries up and down.
         self._processors = [
             *(rank.processor for rank in ranks),
-            *(Processor(1.0) for _ in range(3)),
+            *(SharedProcessor(1.0) for _ in range(3)),
         ]
         self._at_store = len(ranks)
         limited = shared.cores < math.inf
@@ -67,7 +67,7 @@ class _Run:
         self._alarm = [0] * len(self._processors)  # the latest look at each
         self._turns: dict[tuple[int, str], int] = {}
         self._queues: dict[tuple[int, str], list[int]] = defaultdict(list)
-        self._rows: dict[Row, Live] = {}  # stirred, of this moment
+        self._rows: dict[LaneRow, Live] = {}  # stirred, of this moment
         self._stirred: dict[Line, None] = {}
         self._now = 0.0
         for number, rank in enumerate(ranks):
@@ -172,7 +172,7 @@ class _Run:
 
     # Operations.
 
-    def _advance(self, one: Live, row: Row) -> None:
+    def _advance(self, one: Live, row: LaneRow) -> None:
         most, unmet, queue = min(row.first + row.width, len(row.queue)), one.unmet, row.queue
         while row.started < most:
             position = queue[row.started]

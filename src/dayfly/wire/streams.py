@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from dayfly.wire.processor import Processor
+from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import CompiledSchedule, Lane, Work
 
 
@@ -88,7 +88,7 @@ class Rank:
     streams: Sequence[Stream]
     up: Direction
     down: Direction
-    processor: Processor = field(default_factory=Processor)
+    processor: SharedProcessor = field(default_factory=SharedProcessor)
     header_bytes: int = 0
     direct: bool = False
     held: bool = False
@@ -147,7 +147,7 @@ class Moments:
 UP, DOWN, COMPUTE = range(3)
 
 
-class Row:
+class LaneRow:
     """One lane of one stream: operations by position, from the first that is not over."""
 
     __slots__ = ("first", "over", "queue", "started", "width")
@@ -198,13 +198,13 @@ class Live:
         self.opens: dict[int | None, list[Live]] = {}
         self.begun = False
         if stream.alone:
-            alone = Row(range(len(self.ops)), 1)
+            alone = LaneRow(range(len(self.ops)), 1)
             self.rows = (alone, alone, alone)
         else:
             self.rows = (
-                Row(plan.lanes[Lane.UPLINK], stream.in_flight),
-                Row(plan.lanes[Lane.DOWNLINK], stream.in_flight),
-                Row(plan.lanes[Lane.COMPUTE], 1),
+                LaneRow(plan.lanes[Lane.UPLINK], stream.in_flight),
+                LaneRow(plan.lanes[Lane.DOWNLINK], stream.in_flight),
+                LaneRow(plan.lanes[Lane.COMPUTE], 1),
             )
 
 

@@ -25,7 +25,7 @@ from benchmarks.parts.papers.funcpipe.setting import BASE_MIB, MIB, MICRO_BATCH,
 from benchmarks.parts.papers.models import BACKWARD, Layer, together
 from benchmarks.parts.papers.sums import sum_s
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
-from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
+from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
 from dayfly.wire.schedule import Work
 from dayfly.wire.virtual import Link, simulate
 
@@ -78,7 +78,7 @@ def parts_s(
     layout, numbers = Layout(stages, 1), range(choice.micro_batches)
     sizes = [round(MICRO_BATCH * one.output_bytes) for one in choice.stages]
     between = [
-        {number: Boundary(activation_bytes=size, gradient_bytes=size) for number in numbers}
+        {number: StageBoundary(activation_bytes=size, gradient_bytes=size) for number in numbers}
         for size in sizes
     ]
     schedules = [

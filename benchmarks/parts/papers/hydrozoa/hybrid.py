@@ -25,7 +25,7 @@ from benchmarks.parts.papers.hydrozoa.workers import (
 from benchmarks.parts.papers.models import BACKWARD, Layer, equal_parts, layers_of, together
 from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.wire.pipelines.orders import FORWARD, fill_drain
-from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, StageRank
+from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
 from dayfly.wire.schedule import Schedule, Work
 from dayfly.wire.virtual import Link, simulate
 
@@ -156,7 +156,7 @@ def _pipeline(parts: Sequence[Layer], size: int, count: int) -> list[Schedule]:
     layout, numbers = Layout(len(parts), 1), range(count)
     sizes = [round(size * part.output_bytes) for part in parts]
     between = [
-        {number: Boundary(activation_bytes=one, gradient_bytes=one) for number in numbers}
+        {number: StageBoundary(activation_bytes=one, gradient_bytes=one) for number in numbers}
         for one in sizes
     ]
     return [

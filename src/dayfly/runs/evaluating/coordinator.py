@@ -40,7 +40,7 @@ from dayfly.runs.protocols import protocol
 from dayfly.runs.recorder import Recorder
 from dayfly.runs.result import Result
 from dayfly.runs.run import with_bill
-from dayfly.runs.run_context import Request, RunContext
+from dayfly.runs.run_context import RunContext, RunRequest
 from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.shipping import ship, take_code
 from dayfly.runs.signals import StopSignals
@@ -75,7 +75,7 @@ _OF_TRAINING: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class EvaluationRequest:
     """A trained run, and what it is to be evaluated with.
 
     Args:
@@ -170,7 +170,7 @@ class Evaluation:
                 with paged(directory, when=bool(settings.cut)), seeded(DATA, job.seed):
                     record = _prepared(record, job, found, self.weights, store)
                 home = Home(store, directory)
-                request = Request(display, faults=self.faults, asked_at=asked_at)
+                request = RunRequest(display, faults=self.faults, asked_at=asked_at)
                 context = RunContext(request, home, place)
                 run = EvaluationCoordinator(job, record, context).start()
                 result = run.result

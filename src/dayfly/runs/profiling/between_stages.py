@@ -24,7 +24,7 @@ from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key
 from dayfly.wire.pipelines.orders import fill_drain
 from dayfly.wire.pipelines.slots import Slots
-from dayfly.wire.pipelines.step import Boundary, Layout, PipelineStep, output_part
+from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, output_part
 from dayfly.wire.schedule import CompiledSchedule, Work
 
 #: Of a step.
@@ -76,7 +76,7 @@ def pipeline_steps(
 
 def _step(rank: int) -> PipelineStep:
     layout, micros = Layout(2, 1), range(MICRO_BATCHES)
-    boundary = Boundary(activation_bytes=PASSED_BYTES, gradient_bytes=PASSED_BYTES)
+    boundary = StageBoundary(activation_bytes=PASSED_BYTES, gradient_bytes=PASSED_BYTES)
     boundaries = dict.fromkeys(micros, boundary)
     return PipelineStep(
         layout=layout,

@@ -25,7 +25,7 @@ from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import KEPT_BY_RUN
 from dayfly.runs.profiling.clocks import Clocks, gpu_of
 from dayfly.runs.profiling.layers import held_mib, layer_bytes_of
-from dayfly.runs.profiling.neighbours import Slot, Slots, end, tell
+from dayfly.runs.profiling.neighbours import QuietTurns, Slot, end, tell
 from dayfly.runs.profiling.passes import Passes, Round, TimedSteps, one_stage
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.task import Task
@@ -102,7 +102,7 @@ class Watched(Worker):
         self._parts: dict[str, Any] = defaultdict(list)
         self._share = [0.0, 0.0]  # CPU and wall seconds of what computes throughout
         self._passing: dict[Slot, list[float]] = {slot: [] for slot in Slot}
-        self._slots: Slots | None = None
+        self._slots: QuietTurns | None = None
         self._stepped = False  # whether a round was taken, of those that count
         self._warm = False  # whether a pass was the last that was done
         self._took_s: dict[str, float] = {}  # wall seconds of each thing, the last time
@@ -179,7 +179,7 @@ class Watched(Worker):
             pass_s = self._took_s[f"plain {self._request.each}"]
             # Reading may take as long as it likes, over a slow way.
             longest_s = max(s for one, s in self._took_s.items() if not one.startswith("read"))
-            self._slots = Slots.of(time.time(), pass_s, longest_s)
+            self._slots = QuietTurns.of(time.time(), pass_s, longest_s)
             tell(store, name, self._slots)
         budget_s = self._request.budget_s
         began, spent_s = time.monotonic(), {"rounds": 0.0, "parts": 0.0}

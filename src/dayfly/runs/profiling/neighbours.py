@@ -56,7 +56,7 @@ class Slot(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slots:
+class QuietTurns:
     """Turns of quiet and busy time.
 
     Args:
@@ -70,7 +70,7 @@ class Slots:
     settle_s: float
 
     @classmethod
-    def of(cls, begin: float, pass_s: float, longest_s: float) -> Slots:
+    def of(cls, begin: float, pass_s: float, longest_s: float) -> QuietTurns:
         """Slots in which enough fits.
 
         Args:
@@ -121,7 +121,7 @@ def count_beside(cpu_cores: float | None, machine_cores: int) -> int:
     return max(0, min(_MOST, int((machine_cores - _SPARE_CORES) / each + 1e-9) - 1))
 
 
-def tell(store: Store, name: str, slots: Slots) -> None:
+def tell(store: Store, name: str, slots: QuietTurns) -> None:
     """Tell neighbours their slots.
 
     Args:
@@ -149,7 +149,7 @@ def main(payload: Json, context: Context) -> Json:
     store.put(ready(name, payload["number"]), b"")
     while store.stat(slots) is None:
         time.sleep(_LOOK_S)
-    turns = Slots(**json.loads(store.get(slots)))
+    turns = QuietTurns(**json.loads(store.get(slots)))
     while True:
         wait_s = turns.until_busy_s(time.time())
         if wait_s > 0:

@@ -32,7 +32,7 @@ from dayfly.job import Job
 from dayfly.life.faults import Faults
 from dayfly.life.lifetimes import Lifetime
 from dayfly.life.reports import Reporter
-from dayfly.runs.progress import CatchUp, Progress, Sum
+from dayfly.runs.progress import CatchUp, LoggedSum, Progress
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import StepTask
 from dayfly.training.evaluation import HeldOut, Measures
@@ -51,7 +51,7 @@ from dayfly.wire.schedule import Span
 from dayfly.wire.stores.base import Store
 
 
-class Pieces(typing.Protocol):
+class SlicePieces(typing.Protocol):
     """Where a rank's slices of batches come from.
 
     Attributes:
@@ -87,7 +87,7 @@ class WorkerContext:
     progress: Progress
     epochs: Epochs
     rounds: Rounds
-    slices: Pieces
+    slices: SlicePieces
     channel: Channel
     held_out: HeldOut
     engine: Engine
@@ -277,7 +277,7 @@ class WholeModel(Protocol):
         sums = torch.cat([evaluation.empty(blocks), evaluation.no_values()])
         numbers = len(sums) - len(evaluation.gathered)
         table, values = sums[:numbers], sums[numbers:]
-        one = Sum(here.engine, held_out.operation("val"), sums)
+        one = LoggedSum(here.engine, held_out.operation("val"), sums)
         (stored,) = here.catch_up.stored(step, [one])
         gathering = Gathering(here, held_out, root, step)
         if one.reads_buffer(stored):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from dayfly.closing import Closing
-from dayfly.runs.progress import Sum
+from dayfly.runs.progress import LoggedSum
 from dayfly.training.compression.exchange import Exchange
 from dayfly.wire.engine import Engine
 from dayfly.wire.schedule import Name
@@ -33,7 +33,8 @@ class Buckets(Closing):
         self._exchange = exchange
         names = operations(len(exchange.buffers), number)
         self.sums = tuple(
-            Sum(engine, name, buffer) for name, buffer in zip(names, exchange.buffers, strict=True)
+            LoggedSum(engine, name, buffer)
+            for name, buffer in zip(names, exchange.buffers, strict=True)
         )
         self._pool = (
             ThreadPoolExecutor(engine.at_once, thread_name_prefix="dayfly-buckets")

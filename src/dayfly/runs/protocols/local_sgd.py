@@ -14,7 +14,7 @@ from typing import Any
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.lifetimes import HandOver
-from dayfly.runs.progress import Progress, Sum
+from dayfly.runs.progress import LoggedSum, Progress
 from dayfly.runs.protocols.base import WholeModel, WorkerContext
 from dayfly.training.local_sgd import Averaging, LocalSgd
 from dayfly.training.logged import means
@@ -72,7 +72,7 @@ class LocalSgdRounds(WholeModel):
         here = self.worker
         steps = here.rounds.steps(step)
         buffer = self._steps.averaging.data
-        average = Sum(here.engine, _OPERATION, buffer)
+        average = LoggedSum(here.engine, _OPERATION, buffer)
         (stored,) = here.catch_up.stored(step, [average])
         if not here.catch_up.behind:
             here.room()

@@ -30,7 +30,7 @@ import torch
 
 from dayfly.batches import MicroBatch, micro_batches
 from dayfly.runs.pipelining import Pipelining
-from dayfly.runs.progress import Sum
+from dayfly.runs.progress import LoggedSum
 from dayfly.runs.protocols.base import Protocol, WorkerContext
 from dayfly.runs.protocols.buckets import Buckets, Stored
 from dayfly.runs.protocols.staged_validation import StagedValidation
@@ -100,7 +100,7 @@ class Passage:
         *,
         learns: bool = True,
         again: bool = False,
-    ) -> Run:
+    ) -> MicroBatchRun:
         """Make these micro-batches ready to pass.
 
         Args:
@@ -115,10 +115,10 @@ class Passage:
             made = self._usual[kind] = _Made.of(what)
         if again and (sent := stored_names(self.channel, step, operation, made.what.puts())):
             made = _Made.of(made.what, sent)
-        return Run(self, made, step, operation)
+        return MicroBatchRun(self, made, step, operation)
 
 
-class Run:
+class MicroBatchRun:
     """Micro-batches that pass, once."""
 
     def __init__(self, passage: Passage, made: _Made, step: int, operation: str) -> None:
@@ -174,9 +174,9 @@ class Pipeline(Protocol):
         )
         self._group = worker.among(f"s{stage}", line.layout.stage_ranks(stage))
         self._buckets = Buckets(self._group, Exchange(self._stage.flat))
-        self._tail = Sum(worker.engine, "tail", self._tail_of([]))
+        self._tail = LoggedSum(worker.engine, "tail", self._tail_of([]))
         self._norms = Norms(built.model, built.trained)
-        self._norm = Sum(worker.engine, "norm", self._norms.summed)
+        self._norm = LoggedSum(worker.engine, "norm", self._norms.summed)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="dayfly-tail")
         # Passes wait for passes, and must not keep sums from their turn.
         everybody = range(line.layout.world_size)
@@ -251,7 +251,7 @@ class Pipeline(Protocol):
         )
         return Wishes(checkpoint > 0, stop > 0)
 
-    def _compute(self, step: int, of_tail: Stored, passes: list[Any]) -> Run:
+    def _compute(self, step: int, of_tail: Stored, passes: list[Any]) -> MicroBatchRun:
         """The passes of a step, with the sums beside and after them.
 
         passes: gets what was computed, of which micro-batch, and when from and to.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dayfly.batches import MicroBatch, covered, validation_rounds
-from dayfly.runs.progress import Sum
+from dayfly.runs.progress import LoggedSum
 from dayfly.runs.protocols.base import Gathering, WorkerContext
 from dayfly.training.evaluation import HeldOut, Measures, validation_batch
 from dayfly.training.rows import Rows
@@ -66,7 +66,7 @@ class StagedValidation:
                 missing.append(number)
         values = evaluation.no_values()
         if evaluation.gathered:
-            one = Sum(here.engine, self._held_out.operation("val-metrics"), values)
+            one = LoggedSum(here.engine, self._held_out.operation("val-metrics"), values)
             (stored,) = here.catch_up.stored(step, [one])
             if whole is not None and one.reads_buffer(stored):
                 self._collect(whole, gathering, missing)
@@ -89,7 +89,7 @@ class StagedValidation:
         replica = self._passage.stage_rank.replica
         mine, first = shares[replica], sum(map(len, shares[:replica]))
         sums = evaluation.empty(sum(map(len, shares)))
-        one = Sum(here.engine, held_out.operation(f"val-{number}"), sums)
+        one = LoggedSum(here.engine, held_out.operation(f"val-{number}"), sums)
         (stored,) = here.catch_up.stored(step, [one])
         if not one.reads_buffer(stored):
             one.take(step, stored)

@@ -12,7 +12,7 @@ from dayfly.planning.plan import Plan, Prediction
 from dayfly.runs.directory import PLAN
 from dayfly.runs.events import Events, coordinator_events, worker_events
 from dayfly.runs.phases import phases
-from dayfly.runs.records import JobFacts, read_any
+from dayfly.runs.records import JobRunRecord, read_any
 from dayfly.runs.report.markup import NOTHING, mb, shown, spoken, table, text, usd
 from dayfly.runs.report.reading import RunFiles, read_bill
 from dayfly.runs.report.spans import PARTS, joined, step_parts
@@ -68,7 +68,7 @@ class Comparison:
     def of(
         cls,
         plan: Plan,
-        record: JobFacts,
+        record: JobRunRecord,
         bill: Json | None,
         coordinator: Sequence[Event],
         rank_0: Sequence[Told],
@@ -112,7 +112,7 @@ class Comparison:
 
 def compared(run: RunFiles) -> Comparison | None:
     """Of a run; None without a plan. Raises RequestError if its plan cannot be read."""
-    if not isinstance(run.record, JobFacts) or run.record.planned is None:
+    if not isinstance(run.record, JobRunRecord) or run.record.planned is None:
         return None
     plan, events = Plan.read(run.directory / PLAN), run.events
     return Comparison.of(plan, run.record, run.bill, events.coordinator, events.workers.get(0, ()))
@@ -121,7 +121,7 @@ def compared(run: RunFiles) -> Comparison | None:
 def compared_in(directory: Path) -> Comparison | None:
     """Of the run in a directory, of whose workers only rank 0's events are read."""
     record = read_any(directory)
-    if not isinstance(record, JobFacts) or record.planned is None:
+    if not isinstance(record, JobRunRecord) or record.planned is None:
         return None
     return Comparison.of(
         Plan.read(directory / PLAN),
@@ -202,7 +202,7 @@ def _foreseen(said: Prediction) -> dict[str, float | None]:
 
 
 def _differences(
-    planned: Planned, plan: Plan, record: JobFacts, coordinator: Sequence[Event]
+    planned: Planned, plan: Plan, record: JobRunRecord, coordinator: Sequence[Event]
 ) -> list[str]:
     """What came other than planned, or was asked for otherwise."""
     deaths = sum(one.death for one in coordinator if isinstance(one, Ended))

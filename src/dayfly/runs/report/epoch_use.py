@@ -33,7 +33,7 @@ from dayfly.runs.events import (
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.record import RunRecord
-from dayfly.runs.records import JobFacts, read_any
+from dayfly.runs.records import JobRunRecord, read_any
 from dayfly.runs.report.curves import epochs as told_epochs
 from dayfly.runs.report.reading import History, read_history
 from dayfly.specs.events import (
@@ -137,7 +137,7 @@ def _priced_uses(
     first_step: float,
 ) -> dict[int, EpochUse]:
     """By the prices of the run; nothing of scripts and simulations."""
-    if not isinstance(record, JobFacts):
+    if not isinstance(record, JobRunRecord):
         return {}
     settings = record.settings
 

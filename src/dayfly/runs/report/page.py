@@ -11,13 +11,13 @@ from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.runs.events import Json
 from dayfly.runs.phases import Phases, phases
-from dayfly.runs.records import JobFacts, SimulationRecord
+from dayfly.runs.records import JobRunRecord, SimulationRecord
 from dayfly.runs.report import comparison, curves, detail, lives, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.document import asset, document
 from dayfly.runs.report.epoch_use import uses_in, with_use
 from dayfly.runs.report.markup import folded, mb, script_json, shown, text, usd
-from dayfly.runs.report.pipeline import Pipeline
+from dayfly.runs.report.pipeline import CutRun
 from dayfly.runs.report.reading import History, RunFiles
 from dayfly.runs.report.spans import ROWS
 from dayfly.runs.report.timeline import Timeline, timeline
@@ -90,7 +90,7 @@ def render(run: RunFiles, bill: Json | None = None) -> str:
     times = timeline(coordinator, run.events.workers, running=run.running, of_script=run.of_script)
     lived = lives.lives(run.events.coordinator, times, run.status) if run.of_script else ()
     shown_detail = detail.choose(times)
-    pipeline = Pipeline.of(run)
+    pipeline = CutRun.of(run)
     stages = None if pipeline is None else pipeline.stages
     of_rank_0 = run.events.workers.get(0, ())
     ended = run.history is not None and run.status not in ("running", "interrupted")
@@ -191,7 +191,7 @@ def _tiles(
     epochs: Sequence[Measured],
     bill: Json | None,
     lived: Sequence[lives.ScriptGeneration],
-    pipeline: Pipeline | None,
+    pipeline: CutRun | None,
 ) -> str:
     """The figures that one looks for first."""
     tiles = lives.tiles(lived) if run.of_script else _of_training(run, times, epochs)
@@ -323,7 +323,7 @@ def _facts(
 
 def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict[str, Any]:
     record = run.record
-    assert isinstance(record, JobFacts | SimulationRecord)
+    assert isinstance(record, JobRunRecord | SimulationRecord)
     what = {
         "samples": record.samples,
         **_round(record),
@@ -350,9 +350,9 @@ def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict
     return what
 
 
-def _round(record: JobFacts | SimulationRecord) -> dict[str, str]:
+def _round(record: JobRunRecord | SimulationRecord) -> dict[str, str]:
     """What a round's messages take, where that is known."""
-    if not isinstance(record, JobFacts) or record.round_bytes is None:
+    if not isinstance(record, JobRunRecord) or record.round_bytes is None:
         return {}
     return {"messages of a round (MB)": tables.of_round(dump(record.round_bytes))}
 

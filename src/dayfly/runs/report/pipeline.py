@@ -18,12 +18,12 @@ from typing import Self
 from dayfly.runs.report import stages
 from dayfly.runs.report.markup import text
 from dayfly.runs.report.reading import RunFiles
-from dayfly.runs.report.spans import KINDS, Pairs, Work, joined, works
+from dayfly.runs.report.spans import KINDS, Pairs, StepWork, joined, works
 from dayfly.runs.report.stages import Stages, in_ms
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class CutRun:
     """A run whose model was cut.
 
     Attributes:
@@ -31,7 +31,7 @@ class Pipeline:
     """
 
     stages: Stages
-    works: Sequence[Work]
+    works: Sequence[StepWork]
 
     @classmethod
     def of(cls, run: RunFiles) -> Self | None:
@@ -101,9 +101,9 @@ _PASS = 17.0
 _DIGIT = 6.6
 
 
-def median_step(works: Sequence[Work]) -> list[Work]:
+def median_step(works: Sequence[StepWork]) -> list[StepWork]:
     """The step of median length among those that most workers told of whole, by worker."""
-    steps: dict[tuple[int, int], list[Work]] = defaultdict(list)
+    steps: dict[tuple[int, int], list[StepWork]] = defaultdict(list)
     for work in works:
         steps[work.key].append(work)
     most = max(map(len, steps.values()), default=0)
@@ -114,18 +114,18 @@ def median_step(works: Sequence[Work]) -> list[Work]:
     return sorted(whole[(len(whole) - 1) // 2], key=lambda work: work.worker)
 
 
-def _began_s(step: Sequence[Work]) -> float:
+def _began_s(step: Sequence[StepWork]) -> float:
     """When the first pass of a step began, in Unix seconds; whoever came earlier waited for it."""
     first = [work.began_s + work.passes[0][2] / 1000 for work in step if work.passes]
     return min(first or [work.began_s for work in step])
 
 
-def _length_ms(step: Sequence[Work]) -> float:
+def _length_ms(step: Sequence[StepWork]) -> float:
     """From the first pass of a step to the end of its last worker."""
     return (max(w.began_s + w.length_ms / 1000 for w in step) - _began_s(step)) * 1000
 
 
-def chart(step: Sequence[Work], stages: Stages) -> str:
+def chart(step: Sequence[StepWork], stages: Stages) -> str:
     """The picture of a step, as `median_step` gives it, with a sentence under it."""
     shown = _fitting(step, stages)
     scale = _Scale.of(shown)
@@ -178,7 +178,7 @@ class _Scale:
     numbered: bool
 
     @classmethod
-    def of(cls, step: Sequence[Work]) -> _Scale:
+    def of(cls, step: Sequence[StepWork]) -> _Scale:
         origin_s, length_ms = _began_s(step), _length_ms(step) or 1.0
         passes_ms = sorted(end - start for work in step for _, _, start, end in work.passes)
         short_ms = passes_ms[len(passes_ms) // 10] if passes_ms else length_ms
@@ -191,14 +191,14 @@ class _Scale:
             numbered=len(passes_ms) <= MOST_PASSES,
         )
 
-    def x(self, work: Work, at_ms: float) -> float:
+    def x(self, work: StepWork, at_ms: float) -> float:
         return self.at(max(0.0, (work.began_s - self.origin_s) * 1000 + at_ms))
 
     def at(self, ms: float) -> float:
         return round(ms / self.length_ms * (self.width - _RIGHT), 1)
 
 
-def _fitting(step: Sequence[Work], stages: Stages) -> list[Work]:
+def _fitting(step: Sequence[StepWork], stages: Stages) -> list[StepWork]:
     """As many replicas of every stage as there is room for, at least one."""
     replicas = stages.replicas
     while True:
@@ -208,7 +208,7 @@ def _fitting(step: Sequence[Work], stages: Stages) -> list[Work]:
         replicas -= 1
 
 
-def _row(work: Work, name: str, y: int, scale: _Scale) -> Iterator[str]:
+def _row(work: StepWork, name: str, y: int, scale: _Scale) -> Iterator[str]:
     bottom = y + _ROW
     whole = [(0.0, work.length_ms)]
     yield _path("idle", _boxes(work, whole, y, _ROW, scale))
@@ -224,7 +224,7 @@ def _row(work: Work, name: str, y: int, scale: _Scale) -> Iterator[str]:
     yield _path("download", _boxes(work, work.down, bottom + _STRIP + 1, _STRIP - 1, scale))
 
 
-def _numbered(work: Work, name: str, y: int, scale: _Scale) -> Iterator[str]:
+def _numbered(work: StepWork, name: str, y: int, scale: _Scale) -> Iterator[str]:
     for what, number, start, end in work.passes:
         left, right = scale.x(work, start), scale.x(work, end)
         kind = KINDS[what]
@@ -238,7 +238,7 @@ def _numbered(work: Work, name: str, y: int, scale: _Scale) -> Iterator[str]:
             yield _text(middle, y + 15, str(number), f"of-{kind}")
 
 
-def _boxes(work: Work, pairs: Pairs, y: int, height: int, scale: _Scale) -> str:
+def _boxes(work: StepWork, pairs: Pairs, y: int, height: int, scale: _Scale) -> str:
     """Rectangles as one path."""
     parts = []
     for start, end in pairs:

@@ -16,7 +16,7 @@ from dayfly.runs.events import Events, Json
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.record import RunRecord
-from dayfly.runs.records import JobFacts, SimulationRecord, read_any
+from dayfly.runs.records import JobRunRecord, SimulationRecord, read_any
 from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.specs.events import Measured, check_epoch
 
@@ -199,5 +199,5 @@ def rebill(
         events.stored_bytes,
         events.coordinator_used,
         lists=known.platform if prices is None else None,
-        profiling=record.profiling if isinstance(record, JobFacts) else None,
+        profiling=record.profiling if isinstance(record, JobRunRecord) else None,
     )

@@ -155,7 +155,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class StepWork:
     """What a worker did in a step, in milliseconds since its beginning.
 
     Attributes:
@@ -210,13 +210,13 @@ def passes_of(told: StepTold) -> Iterator[Pass]:
             yield Pass(what, micro_batch, start_s + from_ms / 1000, start_s + to_ms / 1000)
 
 
-def works(workers: Mapping[int, Iterable[Told]]) -> list[Work]:
+def works(workers: Mapping[int, Iterable[Told]]) -> list[StepWork]:
     """From workers' events: all steps whose passes are told, and that came from no log.
 
     A successor computes steps again that its predecessor has told: their inputs are all there, so
     what it tells of them says nothing of the pipeline, and the first one counts.
     """
-    found: dict[tuple[int, tuple[int, int]], Work] = {}
+    found: dict[tuple[int, tuple[int, int]], StepWork] = {}
     for worker, records in workers.items():
         for told in records:
             if isinstance(told, StepTold) and told.computed and told.passes is not None:
@@ -225,8 +225,8 @@ def works(workers: Mapping[int, Iterable[Told]]) -> list[Work]:
     return list(found.values())
 
 
-def _work(worker: int, told: StepTold, passes: Passes) -> Work:
-    return Work(
+def _work(worker: int, told: StepTold, passes: Passes) -> StepWork:
+    return StepWork(
         worker=worker,
         key=(told.generation, told.step),
         began_s=told.began_s,

@@ -18,7 +18,7 @@ from typing import Self
 
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.report.markup import NOTHING, table
-from dayfly.runs.report.spans import Work, length
+from dayfly.runs.report.spans import StepWork, length
 from dayfly.runs.settings import Settings
 
 _SCHEDULES = {"fill-drain": "fill-drain", "1f1b": "1F1B"}
@@ -138,15 +138,15 @@ class StageTimes:
     waiting_ms: float
 
 
-def by_stage(works: Sequence[Work], stages: Stages) -> list[StageTimes]:
+def by_stage(works: Sequence[StepWork], stages: Stages) -> list[StageTimes]:
     """In order of the stages; those that told nothing are left out."""
-    found: dict[int, list[Work]] = defaultdict(list)
+    found: dict[int, list[StepWork]] = defaultdict(list)
     for work in works:
         found[stages.stage_of(work.worker)].append(work)
     return [_times(stage, found[stage]) for stage in sorted(found)]
 
 
-def _times(stage: int, works: Sequence[Work]) -> StageTimes:
+def _times(stage: int, works: Sequence[StepWork]) -> StageTimes:
     def passes_ms(what: str) -> float:
         taken = [ms for work in works for ms in work.taken_ms(what)]
         return median(taken) if taken else 0.0

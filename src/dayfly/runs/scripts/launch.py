@@ -14,7 +14,7 @@ from dayfly.runs.display import Display
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.home import found
 from dayfly.runs.listeners import Listener
-from dayfly.runs.run_context import Request, begun, resumed
+from dayfly.runs.run_context import RunRequest, begun, resumed
 from dayfly.runs.scripts.coordinator import ScriptCoordinator
 from dayfly.runs.scripts.logs import Output
 from dayfly.runs.scripts.record import FILES, Script, ScriptRecord, ScriptRun, ScriptSettings
@@ -37,7 +37,7 @@ def begin(
         settings: of the run.
         module: `what` is a module's name.
         output: where the functions' output is shown.
-        request: fields of `Request`.
+        request: fields of `RunRequest`.
 
     Returns:
         The run; if it failed once it had begun, its result has the error.
@@ -49,7 +49,7 @@ def begin(
     script = Script.find(what, module=module, cwd=cwd)
     resources_of(settings)  # before anything is made
     name = what.rpartition(".")[2] if module else Path(what).stem
-    with begun(name, settings, preloads.SCRIPT, Request(**request)) as (context, facts):
+    with begun(name, settings, preloads.SCRIPT, RunRequest(**request)) as (context, facts):
         directory = context.home.directory
         with being_prepared(directory):
             (directory / FILES).mkdir()
@@ -74,7 +74,7 @@ def resume(
         run: its directory, or its URL in a store.
         directory: for a copy of a run in a store; None: `runs/<run id>`.
         output: where the functions' output is shown.
-        display, listeners, faults, asked_at: see `Request`.
+        display, listeners, faults, asked_at: see `RunRequest`.
         changes: settings that override the run's from now on, such as `lifetime_s`; None: as
             before.
 
@@ -95,7 +95,7 @@ def resume(
     if not Path(record.cwd).is_dir():
         raise RequestError(f"the run began in {record.cwd}, which is not there any more")
     known = {name: value for name, value in changes.items() if value is not None}
-    request = Request(display, directory, listeners, faults, asked_at)
+    request = RunRequest(display, directory, listeners, faults, asked_at)
     opened = resumed(record, directory, known, preloads.SCRIPT, request)
     with opened as (context, _, record):
         (directory / FILES).mkdir(exist_ok=True)

@@ -34,7 +34,7 @@ from dayfly.life.reports import HANDED_OVER, STOPPED
 from dayfly.runs.engines import Engines
 from dayfly.runs.keeping import Keeping
 from dayfly.runs.log_budget import log_rounds, measuring, replays
-from dayfly.runs.progress import CatchUp, Progress, Sum
+from dayfly.runs.progress import CatchUp, LoggedSum, Progress
 from dayfly.runs.protocols.base import Protocol, WorkerContext
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.protocols.pipeline import Pipeline
@@ -313,7 +313,7 @@ class Loop(Closing):
         self._fault_points.operation = operation
         rank, size = self._task.rank, self._task.world_size
         digests = torch.zeros(size, dtype=torch.float64)
-        one = Sum(self._engine, operation, digests)
+        one = LoggedSum(self._engine, operation, digests)
         (stored,) = self._catch_up.stored(self.step, [one])
         digests[rank] = digest
         one.take(self.step, stored)

@@ -27,7 +27,7 @@ from dayfly.training.forward import SAMPLES, Passed, Weighting, Weights
 from dayfly.training.precision import autocast
 from dayfly.training.precisions import FP32
 from dayfly.training.randomness import DROPOUT, EVALUATE, seed_generators
-from dayfly.training.stages.forms import Form
+from dayfly.training.stages.forms import BoundaryForm
 from dayfly.training.stages.layers import StageModel
 
 
@@ -121,8 +121,8 @@ class Stage:
         self,
         job: Job,
         built: StageModel,
-        receives: Form | None,
-        sends: Form | None,
+        receives: BoundaryForm | None,
+        sends: BoundaryForm | None,
         flat: FlatBuffer | None = None,
         weighting: Weighting = SAMPLES,
         precision: str = FP32,

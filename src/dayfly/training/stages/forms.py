@@ -81,7 +81,7 @@ Node = TensorForm | Branch
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BoundaryForm:
     """What passes a boundary between two stages: a structure of tensors' forms."""
 
     root: Node
@@ -168,7 +168,7 @@ class Form:
         return _dumped(self.root)
 
     @classmethod
-    def from_json(cls, tree: Any) -> Form:
+    def from_json(cls, tree: Any) -> BoundaryForm:
         """The form of which this is the `to_json`. Raises ValueError if it is none."""
         return cls(_loaded(tree))
 

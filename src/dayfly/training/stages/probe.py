@@ -21,7 +21,7 @@ from dayfly.training.devices import CPU
 from dayfly.training.precision import autocast
 from dayfly.training.precisions import FP32
 from dayfly.training.randomness import EVALUATE, seeded
-from dayfly.training.stages.forms import Branch, Form, Node, TensorForm
+from dayfly.training.stages.forms import BoundaryForm, Branch, Node, TensorForm
 from dayfly.training.stages.layers import (
     StageModel,
     build_skeleton,
@@ -161,7 +161,7 @@ def check_stages(
     precision: str = FP32,
     *,
     alone: bool = True,
-) -> tuple[Form, ...]:
+) -> tuple[BoundaryForm, ...]:
     """What passes each boundary between two stages of the job's model.
 
     Raises RequestError, in one sentence, for what does not work.
@@ -187,7 +187,7 @@ def check_stages(
             fewer = _evaluated(job, model, layers, cut, several[:-1])
         counts = len(several), len(several) - 1
         forms = [
-            Form(_form(pair, counts, number - 1))
+            BoundaryForm(_form(pair, counts, number - 1))
             for number, *pair in zip(cut, passed[1:-1], fewer[1:-1], strict=True)
         ]
         if alone:

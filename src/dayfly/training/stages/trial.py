@@ -16,7 +16,7 @@ from dayfly.training.devices import CPU
 from dayfly.training.precision import autocast
 from dayfly.training.precisions import FP32
 from dayfly.training.randomness import DROPOUT, EVALUATE, seeded
-from dayfly.training.stages.forms import Form, Node, TensorForm, Values
+from dayfly.training.stages.forms import BoundaryForm, Node, TensorForm, Values
 from dayfly.training.stages.layers import StageModel, build_stage
 from dayfly.training.state import load_model_tensors, model_tensors
 
@@ -56,17 +56,17 @@ def trained(
     job: Job,
     model: nn.Module,
     built: Sequence[StageModel],
-    forms: Sequence[Form],
+    forms: Sequence[BoundaryForm],
     batch: Any,
     precision: str = FP32,
-) -> tuple[Form, ...]:
+) -> tuple[BoundaryForm, ...]:
     """Take one step by the stages and by the whole model, and compare.
 
     Returns the forms with whether gradients come back.
     """
     (x, y), samples = batch, _samples(batch)
     expected, gradients = _whole(job, model, copied(x), y, precision)
-    found: list[Form] = []
+    found: list[BoundaryForm] = []
     entered: list[list[torch.Tensor]] = []
     left: list[Values] = []
     with seeded(DROPOUT, job.seed, 0):
@@ -156,7 +156,7 @@ def _check_gradients(
             )
 
 
-def _with_gradients(form: Form, values: Values, number: int) -> Form:
+def _with_gradients(form: BoundaryForm, values: Values, number: int) -> BoundaryForm:
     """The form with whether gradients come back, which training mode tells."""
     try:
         flags = iter([tensor.requires_grad for tensor in form.flatten(values)])
@@ -171,7 +171,7 @@ def _with_gradients(form: Form, values: Values, number: int) -> Form:
             return replace(node, gradient=next(flags))
         return replace(node, items=tuple(map(marked, node.items)))
 
-    return Form(marked(form.root))
+    return BoundaryForm(marked(form.root))
 
 
 def _samples(batch: Any) -> int:

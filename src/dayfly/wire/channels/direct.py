@@ -35,7 +35,7 @@ from dayfly.wire.sockets.channel import SocketChannel
 from dayfly.wire.sockets.mailboxes import Mailboxes, Result, Take
 from dayfly.wire.sockets.meeting import Absent, Meeting, Peers
 from dayfly.wire.sockets.server import Server
-from dayfly.wire.sockets.table import Table
+from dayfly.wire.sockets.table import MessageTable
 
 #: How long a worker waits for the coordinator's address, in seconds.
 MEET_S = 30.0
@@ -121,7 +121,7 @@ class DirectChannel(SocketChannel):
             self._server.close()
         self._peers.close()
 
-    def _linger(self, table: Table) -> None:
+    def _linger(self, table: MessageTable) -> None:
         until = time.monotonic() + LINGER_S
         while not table.wait_until_read(_LOOK_S) and time.monotonic() < until:
             try:
@@ -216,7 +216,7 @@ class DirectFactory(ChannelFactory):
         meeting = Meeting(site.rendezvous, site.namespace)
         if meeting.find(COORDINATOR) is not None:
             raise WireError(f"{site.namespace.run} has its addresses in {site.rendezvous}")
-        table = Table(
+        table = MessageTable(
             lambda key: None, limit_bytes=spec.budget_bytes, full="raise --log-budget to keep more"
         )
         host = HostPort.parse(site.url, Direct.usage).host
@@ -237,7 +237,7 @@ class DirectFactory(ChannelFactory):
             everyone = set(range(world_size)) - {key.source}
             return everyone if key.destination == EVERYONE else {key.destination}
 
-        table = Table(
+        table = MessageTable(
             readers,
             owner=reader,
             limit_bytes=int(met["outbox_bytes"]),
@@ -253,7 +253,12 @@ class DirectFactory(ChannelFactory):
 
 
 def _serve(
-    meeting: Meeting, site: Site, party: int, table: Table, host: str, more: Mapping[str, Any]
+    meeting: Meeting,
+    site: Site,
+    party: int,
+    table: MessageTable,
+    host: str,
+    more: Mapping[str, Any],
 ) -> Server:
     # An attempt's own name: an address that another has taken over is not mistaken for it.
     audience = meeting.audience(f"{party_name(party)}/{secrets.token_hex(8)}")

@@ -26,8 +26,8 @@ from dayfly.wire.channels.dynamodb_table import (
     WRITES,
     Address,
     Busy,
+    DynamoTable,
     Item,
-    Table,
     Write,
     address_of,
     removing,
@@ -63,7 +63,7 @@ class DynamoChannel(PolledChannel):
         table, namespace = table_of(site.url), site.namespace
         super().__init__(site, f"dynamodb://{table}")
         try:
-            self._table = Table(table, connections=2 * IN_FLIGHT)
+            self._table = DynamoTable(table, connections=2 * IN_FLIGHT)
         except Exception as error:
             raise self._refusal(error, table) from None
         self._marker: Address = (namespace.run, f"{namespace.generation:06d}")

@@ -85,7 +85,7 @@ def check_installed() -> None:
         raise RequestError("DynamoDB needs boto3: pip install boto3")
 
 
-class Table:
+class DynamoTable:
     """A table's requests, each once: whoever calls tries again. Safe from any thread.
 
     Args:

@@ -37,9 +37,9 @@ from dayfly.wire.message import (
     verify,
 )
 from dayfly.wire.segments import layout
-from dayfly.wire.segments.pool import Pool, failure, make_segments, mark_gone, segment_path
+from dayfly.wire.segments.pool import PagePool, failure, make_segments, mark_gone, segment_path
 from dayfly.wire.segments.segment import Found, Segment
-from dayfly.wire.segments.writer import Writer
+from dayfly.wire.segments.writer import SegmentWriter
 
 Result = TypeVar("Result")
 
@@ -69,7 +69,7 @@ class FileChannel(Channel):
     immediate = Files.immediate
     zero_copy = Files.zero_copy
 
-    def __init__(self, root: Path, namespace: Namespace, pool: Pool | None = None) -> None:
+    def __init__(self, root: Path, namespace: Namespace, pool: PagePool | None = None) -> None:
         super().__init__(namespace)
         self._run = root / namespace.run
         self._place = _place(root, namespace)
@@ -77,7 +77,7 @@ class FileChannel(Channel):
         self._closed = False
         self._lock = threading.Lock()
         self._segments: dict[int, Segment] = {}
-        self._writers: dict[int, Writer] = {}
+        self._writers: dict[int, SegmentWriter] = {}
         self._waiting: dict[tuple[int, int], tuple[int, list[bytes]]] = {}
         self._sources: Sequence[int] = (COORDINATOR,)
         self._sources = (COORDINATOR, *range(self._segment(COORDINATOR).layout.senders))
@@ -93,7 +93,7 @@ class FileChannel(Channel):
         except OSError as error:
             raise failure(error, place) from error
         make_segments(place, senders, budget_bytes)
-        pool = Pool(place, senders, ahead_bytes)
+        pool = PagePool(place, senders, ahead_bytes)
         try:
             return cls(root, namespace, pool)
         except BaseException:
@@ -222,14 +222,14 @@ class FileChannel(Channel):
         except WireError as error:
             raise WireError(f"{key}: {error}") from error
 
-    def _writer(self, source: int) -> Writer:
+    def _writer(self, source: int) -> SegmentWriter:
         source = source if source >= 0 else COORDINATOR
         writer = self._writers.get(source)
         if writer is None:
             segment = self._segment(source)
             with self._lock:
                 if (writer := self._writers.get(source)) is None:
-                    writer = self._writers[source] = Writer(segment, self._ask)
+                    writer = self._writers[source] = SegmentWriter(segment, self._ask)
         return writer
 
     def _ask(self) -> None:

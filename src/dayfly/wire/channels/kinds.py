@@ -14,7 +14,7 @@ from dayfly.wire.channels.dynamodb_table import ITEM_BYTES, check_installed
 from dayfly.wire.channels.kind import Abilities, ChannelKind, ChannelSpec, MessageCost, Room
 from dayfly.wire.channels.patience import LIST_EVERY_S
 from dayfly.wire.keys import HEADER_BYTES
-from dayfly.wire.redis.server import REDIS_SCHEMES, USAGE, Address
+from dayfly.wire.redis.server import REDIS_SCHEMES, USAGE, RedisAddress
 from dayfly.wire.segments import layout
 from dayfly.wire.stores.object_urls import OBJECT_SCHEMES, ObjectURL, check_endpoints, check_usable
 
@@ -77,7 +77,7 @@ class Files(ChannelKind):
         self.directory(url)
 
     def room(self, spec: ChannelSpec) -> Room:
-        made = layout.Layout.of(spec.senders, spec.budget_bytes)
+        made = layout.SegmentLayout.of(spec.senders, spec.budget_bytes)
         return Room(nbytes=made.arena_bytes, messages=made.slots // 4)
 
     def directory(self, url: str) -> Path:
@@ -105,7 +105,7 @@ class Redis(ChannelKind):
     abilities = Abilities(in_flight=4, chunk_bytes=2**17)
 
     def check(self, url: str) -> None:
-        each = [Address.parse(one) for one in self.servers(url)]
+        each = [RedisAddress.parse(one) for one in self.servers(url)]
         if len(set(each)) < len(each):
             raise wrong_url("channel", url, "it names a server twice: give each once")
 

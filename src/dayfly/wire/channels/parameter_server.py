@@ -27,7 +27,7 @@ from dayfly.wire.sockets.channel import SocketChannel
 from dayfly.wire.sockets.client import Address, Client
 from dayfly.wire.sockets.mailboxes import Mailboxes, Result, Take
 from dayfly.wire.sockets.meeting import Meeting, address_in
-from dayfly.wire.sockets.process import Order, ServerProcess
+from dayfly.wire.sockets.process import ServerProcess, ServerSpec
 from dayfly.wire.sockets.protocol import Closed, Unreachable
 
 #: How long a worker waits for the server's address, in seconds.
@@ -120,7 +120,7 @@ class ParameterServerFactory(ChannelFactory):
         if meeting.find(COORDINATOR) is not None:
             raise WireError(f"{site.namespace.run} has a parameter server already")
         audience = meeting.audience("server")
-        order = Order(
+        order = ServerSpec(
             host=place.host,
             port=place.port,
             token=site.token,

@@ -87,7 +87,7 @@ class Wait:
         return max(self.next_s, self.began_s + (self.missed_s or 0.0) + _BEHIND_S)
 
 
-class Patience:
+class ChannelWaits:
     """All waits of one channel. May be used from several threads; clock and chance as given."""
 
     def __init__(

@@ -33,7 +33,7 @@ from dayfly.closing import Closing
 from dayfly.errors import DayflyError, WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Site
-from dayfly.wire.channels.patience import Patience, Turns
+from dayfly.wire.channels.patience import ChannelWaits, Turns
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, SERVER, Key, party_name
 from dayfly.wire.message import Header, Incoming, Opener, receive_tensor
 from dayfly.wire.outages import FIRST_ANSWER_S, Retry, Trouble
@@ -149,7 +149,7 @@ class PolledChannel(Channel):
         self._by = site.authenticator
         self.look_every_s = LOOK_EVERY_S
         self._place = place
-        self._patience = Patience()
+        self._patience = ChannelWaits()
         self._retry = Retry(self._trouble, lambda text, _: WireError(text), f": {place}")
         self._insist = self._retry.insist
         self._drops = Drops(lambda keys: self._insist("a drop", lambda: self._delete(keys)))

@@ -25,10 +25,10 @@ from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import COORDINATOR, FOREVER, Key, party_name
 from dayfly.wire.message import Header, Opener, as_bytes
 from dayfly.wire.redis import layout
-from dayfly.wire.redis.connection import Connection, Passing, Pool
-from dayfly.wire.redis.layout import Bytes, Into, Layout, Sink, read_message
+from dayfly.wire.redis.connection import Connection, ConnectionPool, Passing
+from dayfly.wire.redis.layout import Bytes, Into, KeyNames, Sink, read_message
 from dayfly.wire.redis.resp import ReplyError, Value
-from dayfly.wire.redis.server import Address, Secret, check_server, cpu_s, read_info
+from dayfly.wire.redis.server import RedisAddress, Secret, check_server, cpu_s, read_info
 
 #: Time between two looks of a channel whether its run is still there, in seconds; a get waits at
 #: the server no longer than that.
@@ -44,20 +44,20 @@ class RedisChannel(Channel):
 
     abilities = Redis.abilities
 
-    def __init__(self, pool: Pool, site: Site, life: str) -> None:
+    def __init__(self, pool: ConnectionPool, site: Site, life: str) -> None:
         namespace = site.namespace
         super().__init__(namespace)
         self._pool = pool
         self._by = site.authenticator
         self._where = str(pool.address)
-        self._layout = Layout(namespace.run, namespace.generation, life)
+        self._layout = KeyNames(namespace.run, namespace.generation, life)
         # Of this channel's puts, by which a put that is tried again knows what it stored itself.
         self._word = uuid.uuid4().hex[:12]
         self._puts = itertools.count()
         self._look_at_s = 0.0
 
     @classmethod
-    def make(cls, pool: Pool, site: Site, budget_bytes: int) -> RedisChannel:
+    def make(cls, pool: ConnectionPool, site: Site, budget_bytes: int) -> RedisChannel:
         """Look whether the server will do, and begin a life of the generation there.
 
         Raises WireError, also if there is one. Nothing is tried twice.
@@ -79,7 +79,7 @@ class RedisChannel(Channel):
         return cls(pool, site, life)
 
     @classmethod
-    def open(cls, pool: Pool, site: Site) -> RedisChannel:
+    def open(cls, pool: ConnectionPool, site: Site) -> RedisChannel:
         """Open one that was made. Raises WireError if there is none."""
         namespace = site.namespace
         run, generation = layout.lives_of(namespace.run), namespace.generation
@@ -255,7 +255,7 @@ class RedisFactory(ChannelFactory):
             remove_run(pool, site.namespace.run, patience_s=0.0)
 
 
-def remove_run(pool: Pool, run: str, patience_s: float | None = None) -> None:
+def remove_run(pool: ConnectionPool, run: str, patience_s: float | None = None) -> None:
     """Remove a run's messages of all generations; those who have it open are told."""
     lives, what = layout.lives_of(run), f"removing run {run}"
 
@@ -268,7 +268,7 @@ def remove_run(pool: Pool, run: str, patience_s: float | None = None) -> None:
         # First no more puts are taken; should this be killed, the next one still finds the rest.
         ended = f"-{life.removeprefix('-')}"
         ask(("HSET", lives, generation, ended))
-        place = Layout(run, int(generation), ended.removeprefix("-"))
+        place = KeyNames(run, int(generation), ended.removeprefix("-"))
         (mailboxes,) = ask(("HKEYS", place.mailboxes))
         for mailbox in map(_text, _list(mailboxes)):
             (names,) = ask(("HKEYS", place.mailbox(mailbox)))
@@ -278,9 +278,9 @@ def remove_run(pool: Pool, run: str, patience_s: float | None = None) -> None:
         ask(("UNLINK", place.mailboxes), ("HDEL", lives, generation))
 
 
-def _pool(site: Site) -> Pool:
+def _pool(site: Site) -> ConnectionPool:
     secret = Secret(variable=PASSWORD_VARIABLE, password=site.password)
-    return Pool(Address.parse(site.url), secret)
+    return ConnectionPool(RedisAddress.parse(site.url), secret)
 
 
 def _outcome(connection: Connection, reply: Value) -> Value:

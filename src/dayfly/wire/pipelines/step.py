@@ -117,7 +117,7 @@ _LETTER = {FORWARD: "f", BACKWARD: "b"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boundary:
+class StageBoundary:
     """What one micro-batch sends over the boundary between two stages; of 0 bytes nothing is sent.
 
     Args:
@@ -160,8 +160,8 @@ class PipelineStep:
     layout: Layout
     stage_rank: StageRank
     order: tuple[Work, ...]
-    before: Mapping[int, Boundary] = field(default_factory=dict)
-    behind: Mapping[int, Boundary] = field(default_factory=dict)
+    before: Mapping[int, StageBoundary] = field(default_factory=dict)
+    behind: Mapping[int, StageBoundary] = field(default_factory=dict)
     chunk_bytes: int
 
     def __post_init__(self) -> None:
@@ -274,8 +274,8 @@ class PipelineStep:
         return self.layout.rank(stage, self.stage_rank.replica)
 
 
-def _of(boundaries: Mapping[int, Boundary], work: Work) -> Boundary:
-    return boundaries.get(work.micro_batch, Boundary())
+def _of(boundaries: Mapping[int, StageBoundary], work: Work) -> StageBoundary:
+    return boundaries.get(work.micro_batch, StageBoundary())
 
 
 def _moved(span: Span, begin: int) -> Span:

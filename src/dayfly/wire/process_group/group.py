@@ -27,7 +27,7 @@ from dayfly.wire.process_group.operations import (
     DayflyWork,
     Reduction,
     SeveralWorks,
-    Staged,
+    StagedTensor,
     reduction,
 )
 from dayfly.wire.process_group.sparse import check_sparse, sum_sparse
@@ -68,7 +68,7 @@ class DayflyGroup(DescribedGroup):
         """`dist.broadcast`."""
         (tensor,) = tensors
         root = opts.rootRank if opts is not None else 0
-        staged = Staged(tensor, read=root == self._rank, write=root != self._rank)
+        staged = StagedTensor(tensor, read=root == self._rank, write=root != self._rank)
 
         def run(number: int) -> None:
             self._member.collectives.broadcast(staged.flat(), number, root)
@@ -81,7 +81,7 @@ class DayflyGroup(DescribedGroup):
         """`dist.reduce`."""
         (tensor,) = tensors
         root, how = opts.rootRank, reduction(opts.reduceOp, self._size)
-        staged = Staged(tensor, write=root == self._rank)
+        staged = StagedTensor(tensor, write=root == self._rank)
 
         def run(number: int) -> None:
             flat = how.view(staged.flat())
@@ -190,7 +190,7 @@ class DayflyGroup(DescribedGroup):
     def send(self, tensors: list[Tensor], to: int, tag: int) -> DayflyWork:
         """`dist.isend`."""
         (tensor,) = tensors
-        staged = Staged(tensor, write=False)
+        staged = StagedTensor(tensor, write=False)
         what = f"send to {to}, tag {tag}"
         send = partial(self._member.p2p.send, to=to, tag=tag)
         return self._member.p2p_work(what, staged, send)
@@ -198,7 +198,7 @@ class DayflyGroup(DescribedGroup):
     def recv(self, tensors: list[Tensor], source: int, tag: int) -> DayflyWork:
         """`dist.irecv`."""
         (tensor,) = tensors
-        staged = Staged(tensor, read=False)
+        staged = StagedTensor(tensor, read=False)
         what = f"receive from {source}, tag {tag}"
         return self._member.p2p_work(
             what, staged, partial(self._member.p2p.recv, source=source, tag=tag)
@@ -207,7 +207,7 @@ class DayflyGroup(DescribedGroup):
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> DayflyWork:
         """`dist.irecv` from anybody."""
         (tensor,) = tensors
-        staged = Staged(tensor, read=False)
+        staged = StagedTensor(tensor, read=False)
         what = f"receive from anybody, tag {tag}"
         receive = partial(self._member.p2p.recv_any, tag=tag)
         return self._member.p2p_work(what, staged, receive)
@@ -236,7 +236,7 @@ class DayflyGroup(DescribedGroup):
     def _reduce_alike(self, tensors: list[Tensor], how: Reduction) -> DayflyWork:
         """Of one type; several travel as one."""
         how.check(tensors[0].dtype)
-        staged = [Staged(tensor) for tensor in tensors]
+        staged = [StagedTensor(tensor) for tensor in tensors]
 
         def run(number: int) -> None:
             flats = [how.view(one.flat()) for one in staged]
@@ -259,8 +259,8 @@ class DayflyGroup(DescribedGroup):
 
     def _gather_all(self, outs: list[Tensor], own: Tensor, value: list[Tensor]) -> DayflyWork:
         """Gathers `own` of all members into `outs`: one tensor a member, or one for all."""
-        given = Staged(own, write=False)
-        staged = [Staged(out, read=False) for out in outs]
+        given = StagedTensor(own, write=False)
+        staged = [StagedTensor(out, read=False) for out in outs]
 
         def run(number: int) -> None:
             flats = [one.flat() for one in staged]
@@ -274,8 +274,8 @@ class DayflyGroup(DescribedGroup):
         """Reduces `blocks`, one a member or one for all, and keeps this member's in `output`."""
         how = reduction(opts.reduceOp, self._size)
         how.check(output.dtype)
-        out = Staged(output, read=False)
-        staged = [Staged(block, write=False) for block in blocks]
+        out = StagedTensor(output, read=False)
+        staged = [StagedTensor(block, write=False) for block in blocks]
 
         def run(number: int) -> None:
             total = how.view(out.flat())
@@ -300,8 +300,8 @@ class DayflyGroup(DescribedGroup):
         meet: bool,
     ) -> DayflyWork:
         """Exchanges `sends` for `receives` with each member; `meet`: all take part."""
-        to = {m: Staged(t, write=False) for m, t in enumerate(sends) if t is not None}
-        of = {m: Staged(t, read=False) for m, t in enumerate(receives) if t is not None}
+        to = {m: StagedTensor(t, write=False) for m, t in enumerate(sends) if t is not None}
+        of = {m: StagedTensor(t, read=False) for m, t in enumerate(receives) if t is not None}
 
         def run(number: int) -> None:
             sent = {member: one.flat() for member, one in to.items()}

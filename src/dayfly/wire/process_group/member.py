@@ -20,7 +20,7 @@ from dayfly.wire.channels.group import MembersChannel, group_name
 from dayfly.wire.execution import wait_patiently
 from dayfly.wire.keys import COORDINATOR, EVERYONE, Key
 from dayfly.wire.process_group.collectives import SETTLE, Collectives, Order
-from dayfly.wire.process_group.operations import DayflyWork, Staged
+from dayfly.wire.process_group.operations import DayflyWork, StagedTensor
 from dayfly.wire.process_group.p2p import PointToPoint
 
 #: Collectives at once over a link, where they fill each other's gaps; in memory, one.
@@ -189,7 +189,7 @@ class Member:
     def collective(
         self,
         what: str,
-        staged: Sequence[Staged],
+        staged: Sequence[StagedTensor],
         value: Sequence[torch.Tensor],
         run: Callable[[int], None],
         *,
@@ -241,7 +241,7 @@ class Member:
         except BaseException as error:
             self._failed("waiting for all to have read what was broadcast", error)
 
-    def p2p_work(self, what: str, staged: Staged, go: Callable[..., None]) -> DayflyWork:
+    def p2p_work(self, what: str, staged: StagedTensor, go: Callable[..., None]) -> DayflyWork:
         """Have one of the messages' operations run: `go(flat, done=)`."""
         work = DayflyWork(f"{what} {_form(staged.tensor)}{self._members}", [staged.tensor])
 

@@ -25,7 +25,7 @@ from dayfly.threads import guarded, show
 from dayfly.wire.summation import ADD, Fold
 
 
-class Staged:
+class StagedTensor:
     """A tensor staged. Made in the caller's thread; the rest may be called in another.
 
     Args:

@@ -6,9 +6,9 @@
     its reading thread   gets them in order, some before they are asked for      (`p2p_incoming`)
 
 A message's number is its key's step, so order needs no other word: the n-th receive of a stream
-gets what the n-th send had. A large message travels in several chunks (`Form`); its reader removes
-them. There is a thread for each stream in which something is to be waited for, so that none waits
-for another, whatever the order in which receives are asked for; it ends when nothing is.
+gets what the n-th send had. A large message travels in several chunks (`BufferForm`); its reader
+removes them. There is a thread for each stream in which something is to be waited for, so that none
+waits for another, whatever the order in which receives are asked for; it ends when nothing is.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dayfly.wire.channels.base import Messages
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header, as_bytes
 from dayfly.wire.process_group.p2p_context import (
+    BufferForm,
     Chunk,
     Done,
-    Form,
     P2PContext,
     left_s,
     named,
@@ -37,7 +37,7 @@ from dayfly.wire.process_group.p2p_context import (
     shaped,
     tell,
 )
-from dayfly.wire.process_group.p2p_incoming import Ahead, Incoming
+from dayfly.wire.process_group.p2p_incoming import Ahead, IncomingMessages
 from dayfly.wire.schedule import MOST_CHUNKS, check_rank
 
 #: Seconds between two tries to store what there was no room for, growing.
@@ -92,7 +92,7 @@ class Outgoing:
 
     def send(self, flat_P: torch.Tensor, done: Done) -> None:
         """Send a message, after those before it."""
-        parts = self._context.parts(Form.of(flat_P))
+        parts = self._context.parts(BufferForm.of(flat_P))
         with self._lock:
             message = _Message(self._next_message, flat_P, done, len(parts))
             self._next_message += 1
@@ -192,7 +192,7 @@ class Outgoing:
 
     def _named(self, message: _Message, error: BaseException) -> BaseException:
         what = f"rank {self._context.rank}, sending message {message.number} of tag {self._tag} to "
-        return named(f"{what}rank {self._to}, {Form.of(message.flat_P)}", error)
+        return named(f"{what}rank {self._to}, {BufferForm.of(message.flat_P)}", error)
 
 
 #: As `Done`, with the sender; -1 if the error says all that is known.
@@ -247,7 +247,7 @@ class PointToPoint(Closing):
         self._lock = threading.Lock()
         self._closed = False
         self._outgoing: dict[tuple[int, int], Outgoing] = {}
-        self._incoming: dict[tuple[int, int], Incoming] = {}
+        self._incoming: dict[tuple[int, int], IncomingMessages] = {}
         self._from_anyone: dict[int, deque[_FromAnyone]] = {}  # by tag, while somebody waits
         self._last_source = rank
 
@@ -304,7 +304,7 @@ class PointToPoint(Closing):
                 self._find_sender(asked, tag)
             except BaseException as error:
                 what = f"rank {self._rank}, receiving with tag {tag} from anyone"
-                tell(asked.done, named(f"{what}, {Form.of(asked.into_P)}", error), -1)
+                tell(asked.done, named(f"{what}, {BufferForm.of(asked.into_P)}", error), -1)
 
     def _find_sender(self, asked: _FromAnyone, tag: int) -> None:
         pause_s = _FIRST_LOOK_S
@@ -342,10 +342,12 @@ class PointToPoint(Closing):
                 return True
         return False
 
-    def _stream_from(self, source: int, tag: int) -> Incoming:
+    def _stream_from(self, source: int, tag: int) -> IncomingMessages:
         stream = self._incoming.get((source, tag))
         if stream is None:
-            stream = self._incoming[source, tag] = Incoming(self._context, source, tag, self._ahead)
+            stream = self._incoming[source, tag] = IncomingMessages(
+                self._context, source, tag, self._ahead
+            )
         return stream
 
     def _check_request(self, flat_P: torch.Tensor, peer: int | None, tag: int) -> None:

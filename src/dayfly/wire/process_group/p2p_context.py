@@ -132,14 +132,14 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BufferForm:
     """Element type and number of elements."""
 
     dtype: torch.dtype
     length: int
 
     @classmethod
-    def of(cls, flat_P: torch.Tensor) -> Form:
+    def of(cls, flat_P: torch.Tensor) -> BufferForm:
         """Of a flat tensor (P,)."""
         return cls(flat_P.dtype, len(flat_P))
 
@@ -240,7 +240,7 @@ class P2PContext(Closing):
         self._closed.wait(pause_s)
         self.check()
 
-    def parts(self, form: Form) -> tuple[Chunk, ...]:
+    def parts(self, form: BufferForm) -> tuple[Chunk, ...]:
         """Returns the chunks of a message."""
         return form.parts(self._chunk_bytes)
 

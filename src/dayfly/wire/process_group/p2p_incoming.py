@@ -21,9 +21,9 @@ from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.execution import LOOK_UP_S
 from dayfly.wire.keys import Key
 from dayfly.wire.process_group.p2p_context import (
+    BufferForm,
     Chunk,
     Done,
-    Form,
     P2PContext,
     left_s,
     named,
@@ -80,9 +80,9 @@ class Ahead:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._streams: dict[Incoming, None] = {}
+        self._streams: dict[IncomingMessages, None] = {}
 
-    def enter(self, stream: Incoming) -> bool:
+    def enter(self, stream: IncomingMessages) -> bool:
         """Whether it may now; if not, the one that was used longest ago makes place for another."""
         with self._lock:
             if self._streams.pop(stream, self) is self and len(self._streams) >= self._most:
@@ -91,13 +91,13 @@ class Ahead:
             self._streams[stream] = None
             return True
 
-    def leave(self, stream: Incoming) -> None:
+    def leave(self, stream: IncomingMessages) -> None:
         """It waits no more."""
         with self._lock:
             self._streams.pop(stream, None)
 
 
-class Incoming:
+class IncomingMessages:
     """The messages that `context.rank` gets from `source` with a tag.
 
     Args:
@@ -115,7 +115,7 @@ class Incoming:
         self._next = 0
         self._reading = False
         self._rests = False
-        self._usual: Form | None = None
+        self._usual: BufferForm | None = None
         self._ahead_until_s = 0.0
 
     @property
@@ -196,7 +196,7 @@ class Incoming:
     def _fetch(self, message: _Message) -> None:
         """Read all of a message. Raises _NotAhead, having forgotten it."""
         into_P = self._fetch_first(message)
-        form = Form.of(into_P)
+        form = BufferForm.of(into_P)
         parts = self._context.parts(form)
         if parts[1:]:
             self._context.side_by_side(
@@ -218,7 +218,7 @@ class Incoming:
             assert into_P is not None
             try:
                 self._context.check()
-                there = self._try(message, into_P, 0, self._context.parts(Form.of(into_P))[0])
+                there = self._try(message, into_P, 0, self._context.parts(BufferForm.of(into_P))[0])
             except WireError:
                 if asked is not None:
                     raise
@@ -269,9 +269,9 @@ class Incoming:
 
     def _hand_over(self, message: _Message, asked: _Asked) -> None:
         """All of it is there, or an error: whoever asked for it is told."""
-        error, wanted = message.error, Form.of(asked.into_P)
+        error, wanted = message.error, BufferForm.of(asked.into_P)
         if message.own_P is not None:
-            found = Form.of(message.own_P)
+            found = BufferForm.of(message.own_P)
             if error is None and found != wanted:
                 error = WireError(f"expected {wanted}, found {found}")
             if error is None:

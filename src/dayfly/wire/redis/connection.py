@@ -22,7 +22,7 @@ from typing import TypeVar
 from dayfly.closing import Closing
 from dayfly.errors import WireError, in_short
 from dayfly.wire.redis.resp import CommandPart, ProtocolError, Reader, ReplyError, Value, command
-from dayfly.wire.redis.server import Address, Secret
+from dayfly.wire.redis.server import RedisAddress, Secret
 
 #: How long a server may take to accept a connection, and to go on with an answer, in seconds; to
 #: this comes what it was asked to wait.
@@ -47,7 +47,7 @@ class Connection:
     again: a password that is wrong, or a server that is none of Redis.
     """
 
-    def __init__(self, address: Address, secret: Secret) -> None:
+    def __init__(self, address: RedisAddress, secret: Secret) -> None:
         self._address = address
         self._password, self._variable = secret.password, secret.variable
         self._socket = _connect(address)
@@ -195,7 +195,7 @@ class Connection:
         return self.refused(ReplyError("WRONGPASS"))
 
 
-def _connect(address: Address) -> socket.socket:
+def _connect(address: RedisAddress) -> socket.socket:
     try:
         plain = socket.create_connection((address.host, address.port), CONNECT_S)
     except socket.gaierror as error:
@@ -221,7 +221,7 @@ def _connect(address: Address) -> socket.socket:
         raise
 
 
-def _context(address: Address) -> ssl.SSLContext:
+def _context(address: RedisAddress) -> ssl.SSLContext:
     if address.ca is None:
         return ssl.create_default_context()
     try:
@@ -254,10 +254,10 @@ _LONGEST_PAUSE_S = 1.0
 Result = TypeVar("Result")
 
 
-class Pool(Closing):
+class ConnectionPool(Closing):
     """Connections for all threads of a process; they are made when they are needed."""
 
-    def __init__(self, address: Address, secret: Secret) -> None:
+    def __init__(self, address: RedisAddress, secret: Secret) -> None:
         self.address = address
         self._secret = secret
         self._lock = threading.Lock()

@@ -83,7 +83,7 @@ STORED, SECOND, OVER, UNWRITTEN = 1, 0, -1, -2
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class KeyNames:
     """Names of the keys of one life of a generation of a run."""
 
     run: str
@@ -202,7 +202,7 @@ def _number(number: int, count: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _usual(layout: Layout, mailbox: str) -> bytes:
+def _usual(layout: KeyNames, mailbox: str) -> bytes:
     """What the notes of all messages to a mailbox have in common; see `_NOTE`."""
     keys = (layout.lives, layout.mailbox(mailbox), layout.mailboxes)
     return short(*keys, layout.noted, layout.life, mailbox, EXPIRES_S)

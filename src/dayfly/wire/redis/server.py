@@ -19,7 +19,7 @@ _PORT = 6379
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class RedisAddress:
     """Where a server is, and whom it is to take us for.
 
     Args:
@@ -36,7 +36,7 @@ class Address:
     ca: str | None = None
 
     @classmethod
-    def parse(cls, url: str) -> Address:
+    def parse(cls, url: str) -> RedisAddress:
         """Read a URL. Raises RequestError, in one sentence, if it is none of a Redis server."""
         try:
             parts = urlsplit(url)
@@ -89,7 +89,7 @@ def read_info(text: str) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def check_server(address: Address, info: Mapping[str, str], budget_bytes: int) -> None:
+def check_server(address: RedisAddress, info: Mapping[str, str], budget_bytes: int) -> None:
     """Checks that the server can hold so many bytes of messages until they are dropped.
 
     A memory limit with an eviction policy is refused. Redis would remove keys as it likes, ours

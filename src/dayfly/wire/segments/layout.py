@@ -98,7 +98,7 @@ assert ENTRY_BYTES - ADDRESS_AT == ADDRESS_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SegmentLayout:
     """Sizes of a segment.
 
     Args:
@@ -110,7 +110,7 @@ class Layout:
     arena_bytes: int
 
     @classmethod
-    def of(cls, senders: int, budget_bytes: int) -> Layout:
+    def of(cls, senders: int, budget_bytes: int) -> SegmentLayout:
         """The layout with which all segments together keep within a budget.
 
         Raises WireError if the budget is too small for the segments themselves.

@@ -24,7 +24,7 @@ from dayfly.errors import WireError
 from dayfly.threads import start_thread
 from dayfly.wire.keys import COORDINATOR, party_name
 from dayfly.wire.segments import layout
-from dayfly.wire.segments.layout import ENTRY_BYTES, PAGE_BYTES, Layout
+from dayfly.wire.segments.layout import ENTRY_BYTES, PAGE_BYTES, SegmentLayout
 from dayfly.wire.segments.segment import LOOK_AGAIN_S, Segment
 from dayfly.wire.segments.writer import no_space
 
@@ -69,7 +69,7 @@ def make_segments(place: Path, senders: int, budget_bytes: int) -> None:
 
     Raises WireError if it cannot be made, or the budget is too small.
     """
-    made = Layout.of(senders, budget_bytes)
+    made = SegmentLayout.of(senders, budget_bytes)
     making = place.with_name(f"{place.name}.{secrets.token_hex(4)}.making")
     try:
         making.mkdir(parents=True, mode=0o700)
@@ -98,7 +98,7 @@ def mark_gone(place: Path) -> None:
             os.close(fd)
 
 
-class Pool(Closing):
+class PagePool(Closing):
     """Keeps the pages of a channel's segments touched, in a thread, until it is closed.
 
     Args:
@@ -230,7 +230,7 @@ class Pool(Closing):
         words[layout.W_TOUCHED_SLOTS] = done + slots
 
 
-def _make(path: Path, made: Layout) -> None:
+def _make(path: Path, made: SegmentLayout) -> None:
     """A new segment's file, with its first pages touched."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from dayfly.errors import WireError
 from dayfly.wire.segments import layout
-from dayfly.wire.segments.layout import ENTRY_WORDS, Layout
+from dayfly.wire.segments.layout import ENTRY_WORDS, SegmentLayout
 
 #: Longest sleep between two looks, in seconds, whether or not it rang.
 LOOK_AGAIN_S = 0.2
@@ -320,13 +320,13 @@ class Segment:
             raise self.corrupt(f"it says that {used} of {self.layout.slots} entries are used")
         return self.entries[:used]
 
-    def _checked_layout(self) -> Layout:
+    def _checked_layout(self) -> SegmentLayout:
         words = self.words
         found = words[layout.W_MAGIC], words[layout.W_VERSION]
         if found != (layout.MAGIC, layout.VERSION):
             raise WireError(f"{self.path} is no segment of version {layout.VERSION}")
         senders, slots, buckets, arena_bytes = words[layout.W_SENDERS : layout.W_ARENA_BYTES + 1]
-        made = Layout(senders, slots, arena_bytes)
+        made = SegmentLayout(senders, slots, arena_bytes)
         if slots & (slots - 1) or made.buckets != buckets or made.file_bytes != self.bytes.nbytes:
             raise self.corrupt("its sizes contradict each other")
         return made

@@ -104,7 +104,7 @@ ROOM_TIMEOUT_S = 60.0
 _TIDY_BYTES, _TIDY_MESSAGES = 2**20, 64
 
 
-class Writer:
+class SegmentWriter:
     """Writes into one segment.
 
     Args:

@@ -15,7 +15,7 @@ from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.keys import Key
 from dayfly.wire.sockets import protocol
 from dayfly.wire.sockets.mailboxes import Gone, Mailboxes, Result, Take, receive_unknown
-from dayfly.wire.sockets.protocol import Asked, Closed, Request, Status, Unreachable
+from dayfly.wire.sockets.protocol import Asked, Closed, ServerRequest, Status, Unreachable
 
 #: How long connecting may take, in seconds.
 CONNECT_S = 10.0
@@ -53,7 +53,7 @@ class Client(Mailboxes, Closing):
 
     def put(self, key: Key, *parts: bytes | memoryview) -> bool:
         length = sum(len(part) for part in parts)
-        request = Request(Asked.PUT, key=key, length=length)
+        request = ServerRequest(Asked.PUT, key=key, length=length)
 
         def done(connection: socket.socket) -> bool:
             return self._status(connection)[0] is not Status.TAKEN
@@ -75,7 +75,7 @@ class Client(Mailboxes, Closing):
                 protocol.send(connection, protocol.ACKNOWLEDGED)
             return result, there_s
 
-        return self._ask(Request(Asked.GET, key=key, seconds=timeout_s), (), taken)
+        return self._ask(ServerRequest(Asked.GET, key=key, seconds=timeout_s), (), taken)
 
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         listed = list(keys)
@@ -122,11 +122,11 @@ class Client(Mailboxes, Closing):
             _, _, length = self._status(connection)
             return receive_unknown(partial(protocol.receive, connection), length)
 
-        return self._ask(Request(asked, number=number, length=len(body)), (body,), read)
+        return self._ask(ServerRequest(asked, number=number, length=len(body)), (body,), read)
 
     def _ask(
         self,
-        request: Request,
+        request: ServerRequest,
         body: Iterable[bytes | memoryview],
         read: Callable[[socket.socket], Result],
     ) -> Result:

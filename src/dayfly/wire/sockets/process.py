@@ -27,8 +27,8 @@ from dayfly.errors import WireError
 from dayfly.wire.authentication import Authenticator
 from dayfly.wire.keys import EVERYONE, SERVER, Key
 from dayfly.wire.sockets.server import Server
-from dayfly.wire.sockets.sums import Sums
-from dayfly.wire.sockets.table import Table
+from dayfly.wire.sockets.sums import ServerSums
+from dayfly.wire.sockets.table import MessageTable
 
 #: How long a server may take to start, and to end, in seconds.
 START_S = 60.0
@@ -36,8 +36,8 @@ _END_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What a server process is to serve; see `Server`, `Sums` and `Authenticator`."""
+class ServerSpec:
+    """What a server process is to serve; see `Server`, `ServerSums` and `Authenticator`."""
 
     host: str
     port: int
@@ -55,7 +55,7 @@ class ServerProcess(Closing):
     Raises WireError, in one sentence, if it cannot.
     """
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: ServerSpec) -> None:
         # A pipe of our own, not Popen's: a plain fork of the coordinator must let go of it.
         read_fd, self._lifeline_fd = os.pipe()
         _open_processes.add(self)
@@ -155,7 +155,7 @@ def main() -> None:
         return set(range(world_size)) - {key.source}
 
     by = Authenticator(order["token"], order["run"], int(order["generation"]))
-    table = Table(
+    table = MessageTable(
         readers, limit_bytes=int(order["limit_bytes"]), full="raise --log-budget to keep more"
     )
     try:
@@ -165,7 +165,7 @@ def main() -> None:
             port=order["port"],
             token=by.handshake,
             audience=order["audience"],
-            sums=Sums(table, world_size, by),
+            sums=ServerSums(table, world_size, by),
         )
     except WireError as error:
         print(json.dumps({"error": str(error)}), flush=True)

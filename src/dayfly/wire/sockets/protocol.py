@@ -88,7 +88,7 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ServerRequest:
     """One request, without its body of `length` bytes."""
 
     asked: Asked
@@ -103,7 +103,7 @@ class Request:
         return _REQUEST.pack(self.asked, self.number, self.seconds, self.length, raw)
 
 
-def read_request(sock: socket.socket) -> Request | None:
+def read_request(sock: socket.socket) -> ServerRequest | None:
     """The next request; None if the other end hung up between two.
 
     Raises WireError for one that is none.
@@ -119,7 +119,7 @@ def read_request(sock: socket.socket) -> Request | None:
         raise WireError(f"no request: {error}") from error
     if length > LARGEST_BYTES or not 0 <= seconds <= LONGEST_WAIT_S:
         raise WireError(f"no request: {length} bytes, {seconds} seconds")
-    return Request(known, named, number, seconds, length)
+    return ServerRequest(known, named, number, seconds, length)
 
 
 def pack_reply(status: Status, length: int = 0, *, acknowledge: bool = False) -> bytes:

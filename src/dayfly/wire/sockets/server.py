@@ -19,9 +19,9 @@ from dayfly.threads import start_thread
 from dayfly.wire.keys import SERVER, Key
 from dayfly.wire.sockets import protocol
 from dayfly.wire.sockets.mailboxes import Gone
-from dayfly.wire.sockets.protocol import Asked, Request, Status, hang_up, pack_reply
-from dayfly.wire.sockets.sums import Sums
-from dayfly.wire.sockets.table import Table
+from dayfly.wire.sockets.protocol import Asked, ServerRequest, Status, hang_up, pack_reply
+from dayfly.wire.sockets.sums import ServerSums
+from dayfly.wire.sockets.table import MessageTable
 
 #: Connections whose handshake is not over yet, at most; others wait in the kernel.
 _STRANGERS = 64
@@ -47,13 +47,13 @@ class Server(Closing):
 
     def __init__(
         self,
-        table: Table,
+        table: MessageTable,
         *,
         host: str,
         port: int = 0,
         token: str,
         audience: str,
-        sums: Sums | None = None,
+        sums: ServerSums | None = None,
     ) -> None:
         self.table = table
         self._token = token
@@ -130,7 +130,7 @@ class Server(Closing):
                 self._connections.pop(connection, None)
             connection.close()
 
-    def _answer(self, connection: socket.socket, rank: int, request: Request) -> None:
+    def _answer(self, connection: socket.socket, rank: int, request: ServerRequest) -> None:
         """Do what is asked. Raises WireError if the connection is of no use any more."""
         try:
             match request.asked:
@@ -172,7 +172,7 @@ class Server(Closing):
                     _refuse(connection, f"the server failed: {in_short(error)}")
             raise
 
-    def _put(self, connection: socket.socket, request: Request) -> None:
+    def _put(self, connection: socket.socket, request: ServerRequest) -> None:
         key, length = _key_of(request), request.length
         pushed = key.destination == SERVER
         try:
@@ -194,7 +194,7 @@ class Server(Closing):
             won = self.table.keep(key, blob)
         protocol.send(connection, pack_reply(Status.DONE if won else Status.TAKEN))
 
-    def _get(self, connection: socket.socket, rank: int, request: Request) -> None:
+    def _get(self, connection: socket.socket, rank: int, request: ServerRequest) -> None:
         key = _key_of(request)
         message = self.table.wait(key, request.seconds)
         if message is None:
@@ -241,13 +241,13 @@ def _refuse(connection: socket.socket, text: str) -> None:
     protocol.send(connection, pack_reply(Status.REFUSED, len(why)), why)
 
 
-def _key_of(request: Request) -> Key:
+def _key_of(request: ServerRequest) -> Key:
     if request.key is None:
         raise protocol.Unreachable(f"{request} without a key")
     return request.key
 
 
-def _keys(connection: socket.socket, request: Request) -> list[Key]:
+def _keys(connection: socket.socket, request: ServerRequest) -> list[Key]:
     if request.length > protocol.keys_bytes(protocol.MOST_KEYS):
         raise protocol.Unreachable(f"{request.length} bytes of keys")
     raw = bytearray(request.length)

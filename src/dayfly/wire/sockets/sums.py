@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from dayfly.errors import WireError
 from dayfly.wire.authentication import Authenticator
 from dayfly.wire.keys import EVERYONE, HEADER_BYTES, SERVER, Fields, Key
-from dayfly.wire.sockets.table import Table
+from dayfly.wire.sockets.table import MessageTable
 
 #: Element types by their number in the header: of `dayfly.wire.message.DTYPES`, which goes on with
 #: those that torch does not add, or NumPy does not know.
@@ -87,7 +87,7 @@ class _Sum:
     adding: bool = False
 
 
-class Sums:
+class ServerSums:
     """Adds contributions, and stores the sums.
 
     Args:
@@ -96,7 +96,7 @@ class Sums:
         by: checks the contributions, and seals the sums.
     """
 
-    def __init__(self, table: Table, world_size: int, by: Authenticator) -> None:
+    def __init__(self, table: MessageTable, world_size: int, by: Authenticator) -> None:
         self._table = table
         self._by = by
         self._world_size = world_size

@@ -35,7 +35,7 @@ class Message:
     unread: set[int] | None
 
 
-class Table(Mailboxes):
+class MessageTable(Mailboxes):
     """All messages of one server. All methods may be called from several threads at once.
 
     Args:

@@ -63,7 +63,7 @@ class FileStore(Store):
     def __init__(
         self,
         root: Path,
-        home: Home | None = None,
+        home: StoreDirectory | None = None,
         *,
         private: bool = False,
         traffic: Traffic | None = None,
@@ -71,7 +71,7 @@ class FileStore(Store):
         self.root = root
         self.url = f"file://{root}"
         self.traffic = Traffic() if traffic is None else traffic
-        self._home = Home(root) if home is None else home
+        self._home = StoreDirectory(root) if home is None else home
         self._mode = 0o700 if private else 0o777
 
     def __str__(self) -> str:
@@ -284,7 +284,7 @@ class FileStore(Store):
             temporary.unlink(missing_ok=True)
 
 
-class Home:
+class StoreDirectory:
     """A directory that stays the same one, as long as this object lives."""
 
     def __init__(self, directory: Path) -> None:
