@@ -52,7 +52,7 @@ def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(tmp_path:
 def test_events_one_after_another_leave_the_same_bits(tmp_path: Path) -> None:
     lines: list[str] = []
     soak = Soak(tmp_path / "soak", lines.append)
-    soak.events(3, 40)
+    soak.events(7, 40)  # of this seed, with some of each kind
     counts = soak.summary.counts
     assert soak.summary.failures == [], "\n".join(lines)
     assert counts["equal"] == 1
