@@ -1,4 +1,5 @@
-"""What a store carries for all functions together is shared by them, in every prediction."""
+"""What a store carries for all functions together, and a host for those on it, is shared by them,
+in every prediction."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RequestError
 from dayfly.planning.catalogued import over_store
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Profile, dump_profile, load_profile
+from dayfly.wire.streams import HostLink
 from tests.choose.lambda_by_hand import job
 
 KNOWN = Catalogue()
@@ -51,6 +54,51 @@ def test_no_step_is_shorter_than_the_store_takes_for_its_bytes(
     assert alone.step_s < least_s < shared.step_s
     if collective != "k-reduce":
         assert shared.step_s < 2.5 * least_s
+
+
+@pytest.mark.parametrize("collective", ["scatter-reduce", "overlapped", "ring", "k-reduce"])
+@pytest.mark.parametrize("most_simulated", [64, 0])
+def test_no_step_is_shorter_than_a_host_takes_for_its_bytes(
+    collective: str, most_simulated: int
+) -> None:
+    """The first of two hosts has four of the eight, and with them half of the bytes; by k-reduce at
+    least."""
+    made, host = job(3, 30.0), HostLink(functions=4, bytes_per_s=5e7)
+    c = Configuration(
+        workers=8,
+        replicas=8,
+        memory_mib=(4096,),
+        collective=collective,
+        aggregators=2 if collective == "k-reduce" else None,
+        batch_size=64,
+    )
+    alone, shared = (
+        predict(one, c, LAMBDA, most_simulated=most_simulated)
+        for one in (made, replace(made, host=host))
+    )
+    least_s = shared.step_volume.bytes_down / 2 / host.bytes_per_s
+    assert alone.step_s < least_s < shared.step_s
+    if collective != "k-reduce":
+        assert shared.step_s < 2.5 * least_s
+
+
+def test_functions_on_hosts_of_their_own_share_nothing() -> None:
+    made = job(3, 30.0)
+    spread = replace(made, host=HostLink(functions=1, bytes_per_s=70e6 * 1.01))
+    for most_simulated in (64, 0):
+        taken = [step_s(one, 8, "overlapped", most_simulated) for one in (made, spread)]
+        assert taken[1] == pytest.approx(taken[0], rel=0.01)
+
+
+def test_a_host_is_said_by_rows_of_a_platform() -> None:
+    platform = replace(LAMBDA, host_functions=4, host_bytes_per_s=5e7)
+    made = over_store(replace(job(3, 30.0), how="catalogue"), platform, KNOWN.store("s3"))
+    assert made.host == HostLink(functions=4, bytes_per_s=5e7)
+    assert load_profile(dump_profile(made)) == made
+    # One alone has the host's rate at most.
+    assert max(size.up.peak_bytes_per_s.value for size in made.sizes) == 5e7
+    with pytest.raises(RequestError, match="give both rows, above 0, or neither"):
+        replace(LAMBDA, host_functions=4)
 
 
 def test_one_function_alone_has_all_of_it() -> None:

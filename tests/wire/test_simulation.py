@@ -70,6 +70,14 @@ def test_or_when_all_of_it_is() -> None:
     assert (message, last) == ([(4.0, 5.5)], [(5.5, 6.5)])
 
 
+def test_a_stream_behind_an_empty_one_begins_once() -> None:
+    """As a sum behind the passes of a stage that has no micro-batch: its second of CPU time is
+    taken once."""
+    behind = putting(A, after=((0, None),), begin_s=1.0)
+    ((_, message),) = spans_s(rank(computing(), behind, processor=Processor(1.0)))
+    assert message == [(1.0, 2.5)]
+
+
 def test_streams_share_a_line() -> None:
     ((_, one, other),) = spans_s(
         rank(

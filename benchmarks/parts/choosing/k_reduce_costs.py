@@ -56,7 +56,7 @@ def rates(p: KReduceProblem, size: FunctionSize, aggregators: int) -> tuple[floa
 def _line(
     p: KReduceProblem, size: FunctionSize, workers: int, aggregators: int
 ) -> tuple[float, int, int, float, float, float]:
-    share = p.store_bytes_per_s / workers
+    share = p.share(workers)
     up, down = (min(share, rate) for rate in rates(p, size, aggregators))
     return p.size_bytes, workers, aggregators, up, down, size.latency_s
 
@@ -71,7 +71,7 @@ def _whole(
     step_s: Any,
 ) -> tuple[Any, Any]:
     """Of the run. most: samples of who has most; samples: B^g."""
-    peak = min(p.store_bytes_per_s / workers, size.down.peak_bytes_per_s.value)
+    peak = min(p.share(workers), size.down.peak_bytes_per_s.value)
     load_s = size.start_s + loading_s(p.size_bytes, p.data_bytes, most, samples, peak)
     steps = p.samples / samples
     seconds = run_s(load_s, step_s, 0.0, steps, p.epochs)

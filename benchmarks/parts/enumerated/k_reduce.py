@@ -59,9 +59,8 @@ def _others(p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int) -> r
 
 
 def _rates(p: KReduceProblem, one: FunctionSize, w: int, k: int) -> tuple[float, float]:
-    """Bytes a second of a shard, up and down: of the store each has a W-th."""
-    share = p.store_bytes_per_s / w
-    left = left_of_bandwidth(p.decline, w)
+    """Bytes a second of a shard, up and down: of the store, and of its host, each has a part."""
+    share, left = p.share(w), left_of_bandwidth(p.decline, w)
     up, down = one.up.throughput(p.size_bytes / k), one.down.throughput(p.size_bytes / k)
     return min(share, left * up), min(share, left * down)
 
@@ -79,7 +78,7 @@ def taken(
         step_s = hybrid_step_s(one.train(own), one.train(others), *line)
     all_samples = global_batch(w, k, own, others)
     left = left_of_bandwidth(p.decline, w)
-    peak = min(p.store_bytes_per_s / w, left * one.down.peak_bytes_per_s.value)
+    peak = min(p.share(w), left * one.down.peak_bytes_per_s.value)
     load_s = one.start_s + loading_s(p.size_bytes, p.data_bytes, others, all_samples, peak)
     steps = p.samples / all_samples
     seconds = run_s(load_s, step_s, 0.0, steps, p.epochs)

@@ -19,6 +19,7 @@ from dayfly.planning.choose.pipelines.problem import (
 from dayfly.planning.decline import Decline
 from dayfly.planning.profile import Affine, Figure, Profile, SizeProfile, Transfer
 from dayfly.planning.profile import LayerBytes as ProfiledLayer
+from dayfly.wire.streams import HostLink
 
 _MIB = 2.0**20
 _S3 = StoreFacts(name="s3", usd_per_put=5e-6, usd_per_get=4e-7)
@@ -46,6 +47,7 @@ def stages(chance: Random) -> StagesOverStore:
         functions_at_once=chance.choice((None, None, 4, 8)),
         store_bytes_per_s=chance.choice((math.inf, 4e7, 3e8)),
         decline=decline(chance),
+        host=_host(chance),
     )
 
 
@@ -62,6 +64,7 @@ def shards(chance: Random) -> StagesOverLinks:
         ring_s_per_byte=chance.choice((0.0, 1e-8)),
         ring_round_s=chance.choice((0.0, 0.05)),
         decline=decline(chance),
+        host=_host(chance),
     )
 
 
@@ -69,6 +72,13 @@ def layers_of(problem: StagesOverStore | StagesOverLinks) -> int:
     """How many layers there are."""
     one = problem.micro_batches[0] if isinstance(problem, StagesOverLinks) else problem
     return len(one.layers)
+
+
+def _host(chance: Random) -> HostLink | None:
+    """What two or three functions on one machine share; mostly nothing."""
+    if chance.random() < 0.6:
+        return None
+    return HostLink(functions=chance.choice((2, 3)), bytes_per_s=chance.choice((3e7, 1e8)))
 
 
 def k_reduce(chance: Random) -> KReduceProblem:
@@ -97,6 +107,7 @@ def k_reduce(chance: Random) -> KReduceProblem:
         store=chance.choice((None, _S3, replace(_S3, usd_per_gb_up=1.0, usd_per_gb_down=3.0))),
         store_bytes_per_s=chance.choice((math.inf, 5e7, 3e8)),
         decline=decline(chance),
+        host=_host(chance),
     )
 
 

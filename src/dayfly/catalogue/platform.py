@@ -48,6 +48,8 @@ class FunctionPlatform:
         downlink_bytes_per_s: of a function of any size.
         uplink_by_memory: pairs (memory, bytes a second) in its place.
         downlink_by_memory: pairs (memory, bytes a second) in its place.
+        host_functions: functions of a run that are on one host, and share its link.
+        host_bytes_per_s: what that link carries each way; None: each has all of its own.
         cold_start_s: from the request to the handler, if nothing is warm.
         gpu: type of its GPUs.
         gpus: number of GPUs of a function.
@@ -81,12 +83,22 @@ class FunctionPlatform:
     downlink_bytes_per_s: float | None = None
     uplink_by_memory: Pairs | None = None
     downlink_by_memory: Pairs | None = None
+    host_functions: int | None = None
+    host_bytes_per_s: float | None = None
     cold_start_s: float | None = None
     gpu: str | None = None
     gpus: int | None = None
     gpu_memory_mib: int | None = None
     gpu_memory_step_mib: int | None = None
     gpu_facts: GpuFacts | None = None
+
+    def __post_init__(self) -> None:
+        both = self.host_functions, self.host_bytes_per_s
+        if any(one is not None for one in both) and not all(both):
+            raise RequestError(
+                f"{self.name}: host_functions and host_bytes_per_s say together what functions on "
+                "one host share: give both rows, above 0, or neither"
+            )
 
     def vcpus(self, memory_mib: float) -> float | None:
         """vCPUs that come with this memory; where the user may choose, the fewest."""

@@ -36,6 +36,7 @@ from dayfly.planning.profile import (
     SizeProfile,
     Transfer,
 )
+from dayfly.wire.streams import HostLink
 
 #: Of the time of a forward pass.
 BACKWARD = 2.0
@@ -173,7 +174,16 @@ def profile_of(
         gpu=gpu,
         how="catalogue",
         store_bytes_per_s=store.bytes_per_s,
+        host=host_of(platform),
     )
+
+
+def host_of(platform: FunctionPlatform) -> HostLink | None:
+    """Returns what functions on one host of a platform share; None: no row says it."""
+    functions, rate = platform.host_functions, platform.host_bytes_per_s
+    if functions is None or rate is None:
+        return None
+    return HostLink(functions=functions, bytes_per_s=rate)
 
 
 def _each_vcpus(platform: FunctionPlatform, memory_mib: int, assumed: Assumed) -> list[Assumed]:
@@ -210,7 +220,9 @@ def _size(
     down_bytes_per_s = _known(
         assumed.down_bytes_per_s, row, platform.name, "downlink_bytes_per_s", "--downlink"
     )
-    up, down = (_transfer(one, store, assumed) for one in (up_bytes_per_s, down_bytes_per_s))
+    up, down = (
+        _transfer(one, platform, store, assumed) for one in (up_bytes_per_s, down_bytes_per_s)
+    )
     cold_start_s = _known(
         assumed.cold_start_s, platform.cold_start_s, platform.name, "cold_start_s", "--cold-start"
     )
@@ -240,9 +252,15 @@ def _scaled(lines: tuple[Affine, ...], factor: float) -> tuple[Affine, ...]:
     return tuple(one.times(factor) for one in lines)
 
 
-def _transfer(bytes_per_s: float, store: StoreFacts, assumed: Assumed) -> Transfer:
-    """At most the store's own bytes a second, which are all functions' together."""
-    rate = bytes_per_s if store.bytes_per_s is None else min(bytes_per_s, store.bytes_per_s)
+def _most_bytes_per_s(platform: FunctionPlatform, store: StoreFacts) -> float:
+    """Of one function alone: what its host, and the store, carry for several together."""
+    return min(store.bytes_per_s or math.inf, platform.host_bytes_per_s or math.inf)
+
+
+def _transfer(
+    bytes_per_s: float, platform: FunctionPlatform, store: StoreFacts, assumed: Assumed
+) -> Transfer:
+    rate = min(bytes_per_s, _most_bytes_per_s(platform, store))
     latency_s = _known(assumed.latency_s, store.latency_s, store.name, "latency_s", "--latency")
     return Transfer(latency_s=Figure.given(latency_s), peak_bytes_per_s=Figure.given(rate))
 
@@ -310,7 +328,7 @@ def over_store(profile: Profile, platform: FunctionPlatform, store: StoreFacts) 
             f"the catalogue has no latency_s of {store.name}: profile the job over it, with "
             "--latency, or add the row, with its source, to a catalogue of your own"
         )
-    latency, most = Figure.given(store.latency_s), store.bytes_per_s or math.inf
+    latency, most = Figure.given(store.latency_s), _most_bytes_per_s(platform, store)
     sizes = []
     for size in profile.sizes:
         memory_mib = size.memory_mib or 0
@@ -334,4 +352,5 @@ def over_store(profile: Profile, platform: FunctionPlatform, store: StoreFacts) 
         channel=store.name,
         sizes=tuple(sizes),
         store_bytes_per_s=store.bytes_per_s,
+        host=host_of(platform),
     )

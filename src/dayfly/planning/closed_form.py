@@ -40,7 +40,7 @@ from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.leaves import leaves_of
 from dayfly.wire.simulation import run
-from dayfly.wire.streams import Rank, Shared
+from dayfly.wire.streams import HostLink, Rank, Shared
 
 #: Workers whose messages are gone through one by one.
 MOST_SIMULATED = 64
@@ -239,8 +239,15 @@ def _one_replica(c: Configuration) -> Configuration:
 
 
 def _of_replica(means: ChannelModel, c: Configuration) -> Shared:
-    """One replica's part of what the store carries for all."""
-    return Shared(store_bytes_per_s=means.shared.store_bytes_per_s / c.replicas)
+    """One replica's part of what the store carries for all, and each host for those on it.
+
+    A host has the same stage of several replicas, or else several stages of all of them.
+    """
+    host = means.shared.host
+    if host is not None:
+        stages = max(1, host.functions // c.replicas)
+        host = HostLink(functions=stages, bytes_per_s=stages * host.share(stages * c.replicas))
+    return Shared(store_bytes_per_s=means.shared.store_bytes_per_s / c.replicas, host=host)
 
 
 def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Cost:

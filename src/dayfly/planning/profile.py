@@ -38,7 +38,7 @@ from dayfly.planning.conditions import Conditions
 from dayfly.planning.decline import check_decline
 from dayfly.planning.function_kinds import FunctionKind, ProfiledGpu, memory_label
 from dayfly.wire.shaping import Rates
-from dayfly.wire.streams import ServingThread
+from dayfly.wire.streams import HostLink, ServingThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,8 @@ class Profile:
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
     machine: on what. store: what messages take of the one thread of their store; None: it has no
     such thread, or nobody measured it. store_bytes_per_s: what the store carries each way for all
-    functions together; None: as much as they ask for. decline: (functions, part of a function's
+    functions together; None: as much as they ask for. host: what functions on one machine share;
+    None: nothing that anybody knows. decline: (functions, part of a function's
     bandwidth that is left while so many run), linear between, see `planning.decline`. measures:
     numbers that a validation of one block sums, four and one a metric of the job.
 
@@ -272,6 +273,7 @@ class Profile:
     machine: Mapping[str, str | bool | float | None] | None = None
     store: ServingThread | None = None
     store_bytes_per_s: float | None = None
+    host: HostLink | None = None
     decline: tuple[tuple[float, float], ...] = ()
     measures: int = 4
     gpu: ProfiledGpu | None = None

@@ -5,6 +5,7 @@ Many functions share the way to a store:
     alone                     w(b) = p (1 - exp(-t b)), of a message of b bytes (FasDL eq. 2)
     with n functions          w(b) d(n), d falling (FuncPipe section 5.4, figure 7)
     of the whole store        C / n, if n functions carry at once (Alibaba: C = 10 Gb/s)
+    of a host with h          H / h, if as many of a run are on each (`HostLink`)
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class ChannelModel:
                 cores=profile.shared_cores,
                 store=profile.store,
                 store_bytes_per_s=profile.store_bytes_per_s or math.inf,
+                host=profile.host,
             ),
             store=None if named is None else _store(named),
         )
@@ -112,6 +114,7 @@ class ChannelModel:
                 direction=direction(size, transfer),
                 part=part,
                 store_bytes_per_s=whole,
+                host=self.shared.host,
                 speed=size.speed,
                 in_flight=1 if self.immediate else self.in_flight,
                 chunk_bytes=self.chunk_bytes,
@@ -127,7 +130,6 @@ class ChannelModel:
             begin_s=size.sum_cpu_s / size.speed,
             # Where contributions come one by one, adding one is hidden behind the next.
             reduce_s_per_byte=size.reduce_s_per_byte if self.zero_copy else 0.0,
-            reduce_cpu_s_per_byte=size.reduce_s_per_byte * size.speed,
             message=self.kind.cost,
         )
 

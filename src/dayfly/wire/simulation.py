@@ -46,14 +46,11 @@ class _Run:
     """Events in the order of their time."""
 
     def __init__(self, ranks: Sequence[Rank], shared: Shared) -> None:
-        self._ranks = ranks
-        self._store, self._store_bytes_per_s = shared.store, shared.store_bytes_per_s
-        # Behind the ranks' the store's thread, and what it carries up and down.
-        self._processors = [
-            *(rank.processor for rank in ranks),
-            *(SharedProcessor(1.0) for _ in range(3)),
-        ]
-        self._at_store = len(ranks)
+        self._ranks, self._shared, self._at_store = ranks, shared, len(ranks)
+        # Behind the ranks' the store's thread, what it carries up and down, and so each host.
+        hosts = 0 if shared.host is None else -(-len(ranks) // shared.host.functions)
+        others = [SharedProcessor(1.0) for _ in range(3 + 2 * hosts)]
+        self._processors = [*(rank.processor for rank in ranks), *others]
         limited = shared.cores < math.inf
         computing = self._processors[: self._at_store + 1]
         self._cores = Cores(shared.cores, computing) if limited else None
@@ -62,14 +59,13 @@ class _Run:
         self._there: set[tuple[Hashable, Name, int | None]] = set()
         self._waiting: dict[tuple[Hashable, Name], list[tuple[int, int]]] = defaultdict(list)
         self._events: list[tuple[float, int, int, int, int, float, Line | None]] = []
-        self._pushed = 0
+        self._pushed, self._now = 0, 0.0
         self._jobs: list[tuple[int, int]] = []  # what each is of, by number
         self._alarm = [0] * len(self._processors)  # the latest look at each
         self._turns: dict[tuple[int, str], int] = {}
         self._queues: dict[tuple[int, str], list[int]] = defaultdict(list)
         self._rows: dict[LaneRow, Live] = {}  # stirred, of this moment
         self._stirred: dict[Line, None] = {}
-        self._now = 0.0
         for number, rank in enumerate(ranks):
             before = len(self._live)
             mine = [Live(number, before + n, one, rank) for n, one in enumerate(rank.streams)]
@@ -80,9 +76,8 @@ class _Run:
 
     def run(self) -> tuple[tuple[Moments, ...], ...]:
         events, pop = self._events, heapq.heappop
-        for one in self._live:
-            if not one.gates:
-                self._open(one)
+        for one in [one for one in self._live if not one.gates]:
+            self._open(one)
         while True:
             # All of a moment before anything is decided, so that ties are broken by the list.
             self._settle()
@@ -225,16 +220,20 @@ class _Run:
         self._ask(one, position, DOWN)
 
     def _serve(self, one: Live, position: int, which: int) -> None:
-        """The store's part of a message begins: its thread's, and of what it carries in all."""
-        store, size = self._store, one.nbytes[position]
-        if store is not None:
+        """What is shared begins with its part of a message: the store's thread, the bytes that it
+        carries, and those of the host."""
+        size, at = one.nbytes[position], self._at_store
+        whole, parts = size + one.has.header_bytes, []
+        if (store := self._shared.store) is not None:
+            parts.append((store.cpu_s + store.cpu_s_per_byte * size, at))
+        if (rate := self._shared.store_bytes_per_s) < math.inf:
+            parts.append((whole / rate, at + 1 + which))
+        if (host := self._shared.host) is not None:
+            number = one.rank // host.functions
+            parts.append((whole / host.bytes_per_s, at + 3 + 2 * number + which))
+        for seconds, where in parts:
             one.parts[position] = one.parts.get(position, 1) + 1
-            self._job(one, position, store.cpu_s + store.cpu_s_per_byte * size, self._at_store)
-        if self._store_bytes_per_s < math.inf:
-            whole = one.has.header_bytes + size
-            one.parts[position] = one.parts.get(position, 1) + 1
-            at = self._at_store + 1 + which
-            self._job(one, position, whole / self._store_bytes_per_s, at)
+            self._job(one, position, seconds, where)
 
     def _ask(self, one: Live, position: int, which: int) -> None:
         """Ask for a turn of the line."""

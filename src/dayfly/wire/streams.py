@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+from dayfly.elementwise import least
 from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import CompiledSchedule, Lane, Work
 
@@ -115,6 +116,35 @@ class ServingThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostLink:
+    """Link of a machine, which the functions on it share.
+
+    Args:
+        functions: ranks on one machine: the first so many on the first, and so on.
+        bytes_per_s: what it carries each way.
+
+    Raises:
+        ValueError: a number that is not above 0.
+    """
+
+    functions: int
+    bytes_per_s: float
+
+    def __post_init__(self) -> None:
+        if self.functions < 1 or self.bytes_per_s <= 0:
+            raise ValueError(f"{self}: give 1 function or more, and more than 0 bytes a second")
+
+    def share(self, at_once: float) -> float:
+        """Returns bytes a second of each of so many functions that transfer at once; elementwise.
+
+        Args:
+            at_once: functions of all machines.
+        """
+        found: float = self.bytes_per_s / least(at_once, self.functions)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """What all ranks have together.
 
@@ -122,11 +152,13 @@ class Shared:
         cores: of the machine, if they are on one, and the store with them.
         store: None: it serves everybody at once.
         store_bytes_per_s: what the store carries each way, for all together.
+        host: what ranks on one machine share; None: each has all of its link.
     """
 
     cores: float = math.inf
     store: ServingThread | None = None
     store_bytes_per_s: float = math.inf
+    host: HostLink | None = None
 
 
 #: Nothing: each rank has a machine of its own, and no store is too slow for them.

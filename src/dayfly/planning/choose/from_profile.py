@@ -144,6 +144,7 @@ def stages_problems(
                     ring_round_s=beta,
                     copies=_copies(profile),
                     decline=profile.decline,
+                    host=profile.host,
                 )
             )
         return tuple(problems)
@@ -168,6 +169,7 @@ def stages_problems(
             store=profile.channel,
             store_bytes_per_s=profile.store_bytes_per_s or math.inf,
             decline=profile.decline,
+            host=profile.host,
         )
         for m in possible
     )

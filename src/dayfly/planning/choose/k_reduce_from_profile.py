@@ -76,6 +76,7 @@ def k_reduce_problem(
         usd_per_invocation=platform.prices.usd_per_request if platform.prices else 0.0,
         store_bytes_per_s=profile.store_bytes_per_s or math.inf,
         decline=profile.decline,
+        host=profile.host,
     )
 
 

@@ -19,6 +19,7 @@ from typing import Self
 import numpy as np
 
 from dayfly.catalogue.store import StoreFacts
+from dayfly.elementwise import least
 from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import (
@@ -31,6 +32,7 @@ from dayfly.planning.choose.front import counted
 from dayfly.planning.decline import Decline, left_of_bandwidth
 from dayfly.planning.profile import Affine, Transfer
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes
+from dayfly.wire.streams import HostLink
 
 #: FasDL's step of batch sizes, and the least part of a function's best rate that a batch is to
 #: reach: "empirically set between 0.6 and 0.8" (section VI-B).
@@ -39,7 +41,7 @@ STEP, RATE = 16, 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSize:
-    """Functions of one memory size: how fast they are, what they hold, what they cost.
+    """Functions of one memory size.
 
     train: seconds of a step of so many samples; equation 4 is such a line for each M. up, down: its
     way to the store. most_samples: B_M; 0: not even the model fits. usd_per_s: of one function.
@@ -81,8 +83,9 @@ class KReduceProblem:
     consider, rising; see `batches`. most_global_samples: B^g may be so many (equation 12). store:
     whose prices messages have; None: they cost nothing. usd_per_invocation: of a function, which
     lives for an epoch. store_bytes_per_s: what the store carries each way for all functions, which
-    share it evenly; infinite: any. decline: of a function's own (`planning.decline`). Raises
-    RequestError for what is empty or below 1, and a store without prices.
+    share it evenly; infinite: any. decline: of a function's own (`planning.decline`). host: what
+    functions on one machine share. Raises RequestError for what is empty or below 1, and a store
+    without prices.
     """
 
     size_bytes: float
@@ -98,6 +101,7 @@ class KReduceProblem:
     usd_per_invocation: float = 0.0
     store_bytes_per_s: float = math.inf
     decline: Decline = ()
+    host: HostLink | None = None
 
     def __post_init__(self) -> None:
         counts = (self.workers, self.aggregators_samples, self.aggregators or (1,))
@@ -111,12 +115,16 @@ class KReduceProblem:
                 f"{self.size_bytes:g} bytes of parameters, {self.samples} samples, {self.epochs:g} "
                 "epochs: give more than 0 of each"
             )
-        if self.store_bytes_per_s <= 0:
-            raise RequestError(
-                f"a store of {self.store_bytes_per_s:g} bytes/s for all: give more than 0"
-            )
+        if (rate := self.store_bytes_per_s) <= 0:
+            raise RequestError(f"a store of {rate:g} bytes/s for all: give more than 0")
         if self.store is not None:
             self.store.check_priced()
+
+    def share(self, workers: int) -> float:
+        """Returns the most bytes a second that each of so many functions has; elementwise."""
+        of_host = math.inf if self.host is None else self.host.share(workers)
+        found: float = least(self.store_bytes_per_s / workers, of_host)
+        return found
 
     @property
     def data_usd(self) -> float:
@@ -284,22 +292,20 @@ def _way(
     up_K, down_K = (
         np.array([way.throughput(one) for one in shard_bytes.tolist()]) for way in (up, down)
     )
-    share_P = problem.store_bytes_per_s / grid.workers
+    share_P = on_arrays(problem.share)(grid.workers)
     own = (grid.left * rate_K[grid.shard] for rate_K in (up_K, down_K))
     up_P, down_P = (np.minimum(rate_P, share_P) for rate_P in own)
     shard_P = shard_bytes[grid.shard]
     units_3P = (shard_P / up_P, shard_P / down_P, np.full_like(up_P, latency_s))
-    aggregated_s = on_arrays(aggregate_s)(
-        problem.size_bytes, grid.workers, grid.aggregators, up_P, down_P
-    )
+    whole = problem.size_bytes, grid.workers, grid.aggregators
+    aggregated_s = on_arrays(aggregate_s)(*whole, up_P, down_P)
     return _sum(grid.aggregator, units_3P), _sum(grid.other, units_3P), aggregated_s
 
 
 def _sum(parts_P3: Array, units_3P: tuple[Array, Array, Array]) -> Array:
     """In the order of the formulas, so that sums have the same bits."""
     up, down, latency = (part * unit for part, unit in zip(parts_P3.T, units_3P, strict=True))
-    whole: Array = up + down + latency
-    return whole
+    return up + down + latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,16 +345,15 @@ class Rounds:
     @property
     def loading_bytes_per_s(self) -> Array:
         """Bytes a second at which a function reads model and data, as all do at once."""
-        whole = self.tables.problem.store_bytes_per_s
         own = self.tables.sizes.down_bytes_per_s[self.size] * self.tables.grid.left[self.pair]
-        return np.minimum(own, whole / self.workers)
+        return np.minimum(own, on_arrays(self.tables.problem.share)(self.workers))
 
 
 def rounds_of(workers: int, aggregators: int) -> tuple[Parts, Parts]:
-    """What the rounds of an aggregator and of another worker have beside training.
+    """Returns what the rounds of an aggregator and of another worker have beside training.
 
-    Both are sums of whole numbers of u, v and the latency, which are asked of the formulas one at a
-    time. All being aggregators (bsp), there is no other, and its round takes nothing.
+    Both are sums of whole numbers of u, v and the latency, which the formulas are asked for one by
+    one. All being aggregators (bsp), there is no other, and its round takes nothing.
     """
     w, k = workers, aggregators
     if w == k:

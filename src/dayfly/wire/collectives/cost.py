@@ -2,14 +2,15 @@
 
     LinkModel    a member's link to the channel: how long a message occupies it, latency, chunk
     AllReduce    what is asked: so many members, a buffer of so many elements, over such links
-    Cost         the answer: phases in time; requests, bytes, CPU time and memory
+    Cost         the answer: phases in time; requests, bytes and memory
 
     phases of scatter-reduce   |begin|up (n-1)/n s|down (n-1)/n s|add|up s/n|down (n-1)/n s|
 
 An algorithm is a function `cost(one: AllReduce) -> Cost` (`Collective.cost`). It states its phases,
-its messages and its memory. `AllReduce.costs` makes requests, bytes and CPU time from the messages,
-as they depend on the channel alone. The conformance suite holds the cost to the schedule. Costs of
-dayfly's own are asked for many at once, too: members, length and K are arrays then (`elementwise`).
+its messages and its memory. `AllReduce.costs` makes requests and bytes from the messages, as they
+depend on the channel alone; a message's CPU time is in how long it occupies its link. The
+conformance suite holds the cost to the schedule. Costs of dayfly's own are asked for many at once,
+too: members, length and K are arrays then (`elementwise`).
 
 n: members; s: bytes of the buffer; w: bytes a second of a link; t_lat: its latency.
 """
@@ -25,7 +26,7 @@ from dayfly.elementwise import by_value, choice, least, most, rounded
 from dayfly.wire.channels.kind import MessageCost, one_request
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import MOST_CHUNKS, chunk_count, width
-from dayfly.wire.streams import Direction
+from dayfly.wire.streams import Direction, HostLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class DirectionModel:
         direction: how long a message occupies it, its latency, and the CPU time that it takes.
         part: share of the rate that is left where many functions run.
         store_bytes_per_s: rate of the store for all members together; infinite: not limited.
+        host: what members on one machine share; None: nothing.
         speed: CPU cores that the member gets, such as 0.5.
         in_flight, chunk_bytes: messages at once, and the smallest that is worth its request; see
             `schedule.width`.
@@ -44,6 +46,7 @@ class DirectionModel:
     direction: Direction
     part: float = 1.0
     store_bytes_per_s: float = math.inf
+    host: HostLink | None = None
     speed: float = 1.0
     in_flight: int = 1
     chunk_bytes: int = 1
@@ -61,10 +64,12 @@ class DirectionModel:
             at_once: members that transfer at the same time.
         """
         alone_s: float = by_value(self._alone_s, nbytes)
-        if self.store_bytes_per_s == math.inf:
+        if self.store_bytes_per_s == math.inf and self.host is None:
             return alone_s
-        at_store_s = (HEADER_BYTES + nbytes) * at_once / self.store_bytes_per_s
-        found: float = choice(nbytes, most(alone_s, at_store_s), 0.0)
+        shared_s = (HEADER_BYTES + nbytes) * at_once / self.store_bytes_per_s
+        if self.host is not None:
+            shared_s = most(shared_s, (HEADER_BYTES + nbytes) / self.host.share(at_once))
+        found: float = choice(nbytes, most(alone_s, shared_s), 0.0)
         return found
 
     def _alone_s(self, nbytes: float) -> float:
@@ -106,7 +111,6 @@ class LinkModel:
         zero_copy: contributions are added where the channel keeps them, so they take no memory.
         begin_s: time before the first message.
         reduce_s_per_byte: time to add a contribution that nothing hides.
-        reduce_cpu_s_per_byte: CPU time to add a contribution.
         message: requests of a message of so many bytes, as the channel states them.
     """
 
@@ -117,7 +121,6 @@ class LinkModel:
     zero_copy: bool = False
     begin_s: float = 0.0
     reduce_s_per_byte: float = 0.0
-    reduce_cpu_s_per_byte: float = 0.0
     message: Callable[[int], MessageCost] = one_request
 
     @property
@@ -167,7 +170,6 @@ class Cost:
         phases: from the moment at which every member has its contribution.
         puts, gets: requests of all members.
         bytes_up, bytes_down: of all members, headers included.
-        cpu_s: CPU time of all members, for messages and sums.
         memory_bytes: most that a member holds of contributions beside its buffer.
     """
 
@@ -176,7 +178,6 @@ class Cost:
     gets: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
-    cpu_s: float = 0.0
     memory_bytes: float = 0.0
 
     @property
@@ -291,7 +292,6 @@ class AllReduce:
         begin_s = self.link.begin_s
         # Sums that are no arrays of the first term's shape: no `+=`.
         puts = gets = up = down = 0
-        cpu_s = self.members * begin_s * self.link.up.speed
         for some in messages:
             copies = self.copies if some.everyone else 1
             sent = by_value(self._puts, some.bytes_up // most(1, some.puts))
@@ -301,12 +301,6 @@ class AllReduce:
             gets = gets + some.gets * read
             up = up + copies * (some.bytes_up + some.puts * HEADER_BYTES)
             down = down + some.bytes_down + some.gets * HEADER_BYTES
-            for way, count, nbytes in (
-                (self.link.up.direction, copies * some.puts, copies * some.bytes_up),
-                (self.link.down.direction, some.gets, some.bytes_down),
-            ):
-                cpu_s = cpu_s + way.cpu_s * count + way.cpu_s_per_byte * nbytes
-        adding = self.link.reduce_cpu_s_per_byte * (self.members - 1) * self.nbytes
         if self.link.alone:
             phases = [_one_at_a_time(phase) for phase in phases]
         return Cost(
@@ -315,7 +309,6 @@ class AllReduce:
             gets=gets,
             bytes_up=up,
             bytes_down=down,
-            cpu_s=cpu_s + adding,
             memory_bytes=least(memory_bytes, 1.0 * (self.members - 1) * self.nbytes),
         )
 

@@ -86,16 +86,17 @@ def cost(one: AllReduce) -> Cost:
     chunk = one.nbytes / count
     up, down = (replace(line, store_bytes_per_s=math.inf) for line in (link.up, link.down))
     at_server_s = n * chunk * one.groups / link.up.store_bytes_per_s
-    first_up_s, first_down_s = (_first_s(line, chunk, count) for line in (up, down))
+    everybody = n * one.groups  # who may share a host
+    first_up_s, first_down_s = (_first_s(line, chunk, count, everybody) for line in (up, down))
 
     def length_s(up_s: float, down_s: float) -> float:
         served_s = first_up_s + (count - 1) * at_server_s + first_down_s
         slowest_s: float = most(most(up_s + first_down_s, first_up_s + down_s), served_s)
         return slowest_s + 2 * at_server_s
 
-    busy_up_s, busy_down_s = (count * line.occupied_s(chunk) for line in (up, down))
+    busy_up_s, busy_down_s = (count * line.occupied_s(chunk, everybody) for line in (up, down))
     carried_s = length_s(busy_up_s, busy_down_s)
-    rows_s = (line.row_s(chunk, count) for line in (up, down))
+    rows_s = (line.row_s(chunk, count, everybody) for line in (up, down))
     whole_s = length_s(*rows_s) + link.late_s
     return one.costs(
         (Phase(whole_s, up_s=busy_up_s, down_s=busy_down_s, late_s=whole_s - carried_s),),
@@ -103,8 +104,8 @@ def cost(one: AllReduce) -> Cost:
     )
 
 
-def _first_s(line: DirectionModel, chunk_bytes: float, count: int) -> float:
-    each_s = line.occupied_s(chunk_bytes)
+def _first_s(line: DirectionModel, chunk_bytes: float, count: int, at_once: float) -> float:
+    each_s = line.occupied_s(chunk_bytes, at_once)
     beside = least(count, width(line.in_flight, line.chunk_bytes, rounded(chunk_bytes)))
     found: float = each_s * choice(each_s <= line.direction.piece_s, 1, beside)
     return found

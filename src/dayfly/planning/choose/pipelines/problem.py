@@ -30,6 +30,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.formulas import gamma_and_delta, pipeline_s, synchronisation_s
 from dayfly.planning.choose.front import counted
 from dayfly.planning.decline import Decline, left_of_bandwidth
+from dayfly.wire.streams import HostLink
 
 #: FuncPipe's copies of the parameters (3b, 4 - 2 y_1): with one replica, and with several.
 COPIES = (2.0, 4.0)
@@ -91,8 +92,8 @@ class MemoryOption:
 class StagesOverStore:
     """FuncPipe's problem: cut, memory of each stage, replicas, collective, over one store.
 
-    The replicas of a stage share it, as they all transfer at once; that stages share it, too, is
-    left to virtual time.
+    The replicas of a stage share it, and their hosts, as they all transfer at once; that stages
+    share them, too, is left to virtual time.
 
     Raises RequestError for what is empty, below its bounds, or does not fit the rest.
 
@@ -106,6 +107,7 @@ class StagesOverStore:
         store: its name, for words.
         store_bytes_per_s: what it carries each way for all functions together; infinite: any.
         decline: of W_j, by the functions of all stages (`planning.decline`).
+        host: what functions on one machine share; None: nothing.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -122,6 +124,7 @@ class StagesOverStore:
     store: str = ""
     store_bytes_per_s: float = math.inf
     decline: Decline = ()
+    host: HostLink | None = None
 
     def __post_init__(self) -> None:
         _check_sizes(self.layers, self.options)
@@ -157,9 +160,10 @@ class StagesOverStore:
         self, option: MemoryOption, replicas: int, functions: int | None = None
     ) -> float:
         """Returns what a function has each way: what is left of W_j with so many functions of all
-        stages (None: all of it), at most its share of the store with its stage's replicas."""
+        stages (None: all of it), at most its share of store and host with its stage's replicas."""
         left = 1.0 if functions is None else left_of_bandwidth(self.decline, functions)
-        return min(left * option.bytes_per_s, self.store_bytes_per_s / replicas)
+        own = min(left * option.bytes_per_s, self.store_bytes_per_s / replicas)
+        return own if self.host is None else min(own, self.host.share(replicas))
 
     @property
     def most_functions(self) -> int:
@@ -197,7 +201,7 @@ class StagesOverLinks:
         containers: all numbers A x B to consider.
         micro_batches: all ways to consider; A must divide M.
         ring_s_per_byte, ring_round_s: what a ring takes beside sending (its alpha and beta).
-        copies, decline: as in `StagesOverStore`.
+        copies, decline, host: as in `StagesOverStore`.
     """
 
     micro_batches: tuple[MicroBatches, ...]
@@ -206,6 +210,7 @@ class StagesOverLinks:
     ring_round_s: float = 0.0
     copies: tuple[float, float] = COPIES
     decline: Decline = ()
+    host: HostLink | None = None
 
     def __post_init__(self) -> None:
         if not self.micro_batches or not self.containers or min(self.containers) < 1:
@@ -219,8 +224,9 @@ class StagesOverLinks:
             raise RequestError("a ring takes less than no time, or holds less than nothing")
 
     def bytes_per_s(self, way: MicroBatches, containers: int) -> float:
-        """Returns D, what is left of a container's when there are so many."""
-        return way.container.bytes_per_s * left_of_bandwidth(self.decline, containers)
+        """Returns D, what is left of a container's when there are so many, which share hosts."""
+        own = way.container.bytes_per_s * left_of_bandwidth(self.decline, containers)
+        return own if self.host is None else min(own, self.host.share(containers))
 
 
 Problem = StagesOverStore | StagesOverLinks
