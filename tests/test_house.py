@@ -48,6 +48,7 @@ EVERYBODY = {
     "garbage",
     "registry",
     "elementwise",
+    "compiled",
     *_READING,
 }
 WIRE = {*EVERYBODY, "catalogue"}
@@ -70,6 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     "garbage": set(),
     "registry": {"errors"},
     "elementwise": set(),
+    "compiled": {"errors"},
     "callbacks": {*SPECS, "specs", "job"},
     "data": {"errors", "registry"},
     "job": {"errors", "callbacks", "data"},

@@ -57,6 +57,18 @@ class SharedProcessor:
         """Whether a job may wait though it is the only one, however small it is."""
         return self._period_s > 0
 
+    def state(self) -> dict[str, float]:
+        """Returns all of it that is not a job, by the names of `loop.records.PROCESSOR`."""
+        return {
+            "share": self._share,
+            "period_s": self._period_s,
+            "quota_s": self._quota_s,
+            "at_s": self._now_s,
+            "had_s": self._done_s,
+            "end_s": self._end_s,
+            "left_s": self._left_s,
+        }
+
     def add(self, work_s: float, job: int, now_s: float) -> None:
         """A job that needs so many seconds of CPU time begins.
 

@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from dayfly.wire.keys import EVERYONE
+from dayfly.wire.loop import compiled
 from dayfly.wire.processor import Cores, SharedProcessor
 from dayfly.wire.schedule import Kind, Name, Op
 from dayfly.wire.streams import ALONE, COMPUTE, DOWN, UP, LaneRow, Line, Live, Moments, Rank, Shared
@@ -32,7 +33,7 @@ def run(ranks: Sequence[Rank], shared: Shared = ALONE) -> tuple[tuple[Moments, .
 
     Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
-    return _Run(ranks, shared).run()
+    return compiled.run(ranks, shared) or _Run(ranks, shared).run()
 
 
 #: What happens at a moment: a line carried a piece; an operation's effect is there; a message came

@@ -9,74 +9,15 @@ are read, in half a second.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
-from dayfly.errors import RequestError
+from dayfly.compiled import Loops, has_numba
 from dayfly.planning.choose.pipelines import kernels, vectorised
 from dayfly.planning.choose.pipelines.problem import Problem, StagesOverStore
-
-
-@cache
-def loops() -> Mapping[str, Any]:
-    """By name, compiled or read from the cache. Raises RequestError if numba is not installed."""
-    numba, found, missing = _numba(), {}, {}
-    with _reading(numba) as context:
-        for name, signature in _signatures(numba).items():
-            loop = numba.njit(cache=True, nogil=True)(getattr(kernels, name))
-            read = loop._cache.load_overload(signature, context)
-            found[name] = loop
-            if read is None:
-                missing[name] = signature
-            else:
-                loop.add_overload(read)
-    for name, signature in missing.items():
-        found[name].compile(signature)
-    return found
-
-
-def is_cached() -> bool:
-    """Whether `loops` need not compile: the last of them is there, as it is now, for this CPU and
-    this numba. Raises RequestError if numba is not installed."""
-    numba = _numba()
-    *_, (name, signature) = _signatures(numba).items()
-    cached = numba.core.caching.FunctionCache(getattr(kernels, name))
-    with _reading(numba) as context:
-        return cached.load_overload(signature, context) is not None
-
-
-@contextmanager
-def _reading(numba: Any) -> Iterator[Any]:
-    """While compiled code is read numba loads nothing that only compiling needs, which takes 0.4 s.
-
-    Yields its context of this CPU. What compiles afterwards loads all as ever.
-    """
-    context = numba.core.registry.cpu_target.target_context
-    numba.core.runtime.rtsys.initialize(context)  # what compiled code allocates memory by
-    context.refresh = lambda: None
-    try:
-        yield context
-    finally:
-        del context.refresh
-
-
-def is_loaded() -> bool:
-    """Whether this process has them already."""
-    return loops.cache_info().currsize > 0
-
-
-def _numba() -> Any:
-    try:
-        return import_module("numba")
-    except ImportError:
-        raise RequestError(
-            "the compiled search needs numba: pip install 'dayfly[fast]', or search without it"
-        ) from None
+from dayfly.wire.loop import compiled as virtual_time
 
 
 def _signatures(numba: Any) -> dict[str, tuple[Any, ...]]:
@@ -93,6 +34,30 @@ def _signatures(numba: Any) -> dict[str, tuple[Any, ...]]:
         "transfers": (f3, f1, int64, f1, int64),
         "undominated": (f2, float64, boolean),
     }
+
+
+_KERNELS = Loops((kernels.__name__,), _signatures)
+
+
+@cache
+def loops() -> Mapping[str, Any]:
+    """By name, compiled or read from the cache; and virtual time, which asks for the same numba.
+
+    Raises RequestError if numba is not installed.
+    """
+    found = _KERNELS.load()
+    virtual_time.load()
+    return found
+
+
+def is_cached() -> bool:
+    """Whether `loops` need not compile. Raises RequestError if numba is not installed."""
+    return virtual_time.LOOPS.are_cached() and _KERNELS.are_cached()
+
+
+def is_loaded() -> bool:
+    """Whether this process has them already."""
+    return loops.cache_info().currsize > 0
 
 
 #: Layers x memory sizes x degrees from which on numba is worth being loaded, which takes 0.5 s:
@@ -133,7 +98,7 @@ def engine(compiled: bool | None = None, *, problems: Sequence[Problem] = ()) ->
     """
     if compiled is not None:
         return _compiled() if compiled else _ON_ARRAYS
-    if find_spec("numba") is None:
+    if not has_numba():
         return _ON_ARRAYS
     return _compiled() if is_loaded() or is_worth(sum(map(_work, problems))) else _ON_ARRAYS
 
@@ -150,7 +115,7 @@ def make_ready(work: int, told: Callable[[str], None]) -> None:
         work: layers x memory sizes x degrees, about.
         told: what is done, if it takes long.
     """
-    if find_spec("numba") is None or is_loaded() or not is_worth(work) or is_cached():
+    if not has_numba() or is_loaded() or not is_worth(work) or is_cached():
         return
     told("numba compiles the search for cuts, once on this machine: 5 to 30 s")
     started = time.perf_counter()

@@ -1,0 +1,1 @@
+"""Virtual time compiled: what `simulation` does, as loops over arrays, for numba."""
