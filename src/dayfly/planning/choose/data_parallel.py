@@ -285,9 +285,12 @@ def _made(
     p, profile, among = problem, problem.profile, sums.of(workers)
     mine = -(-min(p.batch_size, profile.samples) // workers)
     counts = [len(share(mine, part, micro_batches)) for part in range(micro_batches)]
-    computed_s = sum(
-        size.data(n) + passed(size.forward, n) + passed(size.backward, n) for n in counts if n
-    )
+    each_s = {
+        n: size.data(n) + passed(size.forward, n) + passed(size.backward, n)
+        for n in set(counts)
+        if n
+    }
+    computed_s = sum(each_s[n] for n in counts if n)
     pieces = cut_backward(size.backward, max(counts), sums.flat.whole_after)
     left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
     whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
@@ -306,7 +309,7 @@ def _made(
     usd = workers * (paid_s * own_usd + lives * request_usd)
     usd = usd + (steps * among.step_usd[rows] + validated * among.measured_usd[rows])
     usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
-    if p.store is not None:
+    if p.store is not None and p.store.rented:
         usd = usd + by_value(p.store.servers_usd, cast("float", run_s))
     kept = np.flatnonzero(run_s <= most_s)
     alike = DataParallelPlan(
