@@ -101,7 +101,7 @@ def _pass_time(s: State, where: int) -> None:
     else:
         _use(p, p.end_s - p.at_s, count)
         beyond_s = now_s - p.end_s
-        rest_s = math.fmod(beyond_s, p.period_s)
+        rest_s = beyond_s % p.period_s
         whole = np.rint((beyond_s - rest_s) / p.period_s)
         if count:
             p.had_s += whole * min(p.quota_s / count, p.period_s)
