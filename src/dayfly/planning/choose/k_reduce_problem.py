@@ -304,8 +304,8 @@ def _way(
 
 def _sum(parts_P3: Array, units_3P: tuple[Array, Array, Array]) -> Array:
     """In the order of the formulas, so that sums have the same bits."""
-    up, down, latency = (part * unit for part, unit in zip(parts_P3.T, units_3P, strict=True))
-    return up + down + latency
+    whole: Array = sum(part * unit for part, unit in zip(parts_P3.T, units_3P, strict=True))
+    return whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
     python -m dayfly.planning.choose.pipelines.compiled
 
-compiles `kernels` once, in 5 to 30 s, and keeps them in a cache on this machine. From then on they
-are read, in half a second.
+compiles `kernels` and virtual time (`wire.loop`) once, in 10 to 60 s, and keeps them in a cache on
+this machine. From then on they are read, in half a second. A plan that finds no cache compiles
+`kernels` alone, and goes through messages by plain Python.
 """
 
 from __future__ import annotations
@@ -41,18 +42,17 @@ _KERNELS = Loops((kernels.__name__,), _signatures)
 
 @cache
 def loops() -> Mapping[str, Any]:
-    """By name, compiled or read from the cache; and virtual time, which asks for the same numba.
-
-    Raises RequestError if numba is not installed.
-    """
+    """By name, compiled or read from the cache; from then on virtual time is what numba compiled,
+    too, if it is in the cache. Raises RequestError if numba is not installed."""
     found = _KERNELS.load()
-    virtual_time.load()
+    if virtual_time.LOOPS.are_cached():
+        virtual_time.load()
     return found
 
 
 def is_cached() -> bool:
     """Whether `loops` need not compile. Raises RequestError if numba is not installed."""
-    return virtual_time.LOOPS.are_cached() and _KERNELS.are_cached()
+    return _KERNELS.are_cached()
 
 
 def is_loaded() -> bool:
@@ -150,5 +150,6 @@ def _compiled() -> SearchLoops:
 
 if __name__ == "__main__":
     started = time.perf_counter()
+    virtual_time.load()
     loops()
     print(f"the search for cuts is compiled: {time.perf_counter() - started:.1f} s")
