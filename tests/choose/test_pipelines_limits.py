@@ -169,7 +169,7 @@ def test_what_makes_no_problem() -> None:
 
 
 def test_numba_is_asked_for_only_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "find_spec", lambda name: None)
+    monkeypatch.setattr(compiled, "has_numba", lambda: False)
     large = random_problem(1, layers=100, options=5)
     assert engine(problems=[large]) is engine(False)
     monkeypatch.setitem(__import__("sys").modules, "numba", None)
@@ -182,7 +182,7 @@ def test_numba_is_asked_for_only_if_it_is_there(monkeypatch: pytest.MonkeyPatch)
 def test_numba_is_loaded_for_large_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 layers x 3 sizes x 3 degrees are 900; 20 layers are 180."""
     numba = object()
-    monkeypatch.setattr(compiled, "find_spec", lambda name: numba)
+    monkeypatch.setattr(compiled, "has_numba", lambda: True)
     monkeypatch.setattr(compiled, "_compiled", lambda: numba)
     monkeypatch.setattr(compiled, "is_loaded", lambda: False)
     large = [random_problem(1, layers=100, options=3)]
@@ -197,7 +197,7 @@ def test_loops_are_compiled_once_before_the_clock_begins_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done, told = [], []
-    monkeypatch.setattr(compiled, "find_spec", lambda name: object())
+    monkeypatch.setattr(compiled, "has_numba", lambda: True)
     monkeypatch.setattr(compiled, "is_loaded", lambda: bool(done))
     monkeypatch.setattr(compiled, "loops", lambda: done.append("compiled"))
     for cached, work, times in ((True, 10**6, 0), (False, 10, 0), (False, 600, 1), (False, 600, 1)):

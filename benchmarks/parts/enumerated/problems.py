@@ -47,7 +47,7 @@ def stages(chance: Random) -> StagesOverStore:
         functions_at_once=chance.choice((None, None, 4, 8)),
         store_bytes_per_s=chance.choice((math.inf, 4e7, 3e8)),
         decline=decline(chance),
-        host=_host(chance),
+        host=host(chance),
     )
 
 
@@ -64,7 +64,7 @@ def shards(chance: Random) -> StagesOverLinks:
         ring_s_per_byte=chance.choice((0.0, 1e-8)),
         ring_round_s=chance.choice((0.0, 0.05)),
         decline=decline(chance),
-        host=_host(chance),
+        host=host(chance),
     )
 
 
@@ -74,7 +74,7 @@ def layers_of(problem: StagesOverStore | StagesOverLinks) -> int:
     return len(one.layers)
 
 
-def _host(chance: Random) -> HostLink | None:
+def host(chance: Random) -> HostLink | None:
     """What two or three functions on one machine share; mostly nothing."""
     if chance.random() < 0.6:
         return None
@@ -107,7 +107,7 @@ def k_reduce(chance: Random) -> KReduceProblem:
         store=chance.choice((None, _S3, replace(_S3, usd_per_gb_up=1.0, usd_per_gb_down=3.0))),
         store_bytes_per_s=chance.choice((math.inf, 5e7, 3e8)),
         decline=decline(chance),
-        host=_host(chance),
+        host=host(chance),
     )
 
 

@@ -187,13 +187,16 @@ def _replica(
 
 def _stage_sums(profile: Profile, c: Configuration, means: ChannelModel) -> list[list[Cost]]:
     """The sums of each stage's buckets over its replicas."""
-    return [
-        [
-            sum_of(c.collective, c.aggregators, c.replicas, elements, means, size, groups=c.stages)
-            for elements in flat(stage_layers(profile, c, stage), tail=0).buckets
-        ]
-        for stage, size in enumerate(stage_size(profile, c, stage) for stage in range(c.stages))
-    ]
+    found = []
+    for stage in range(c.stages):
+        size = stage_size(profile, c, stage)
+        buckets = flat(stage_layers(profile, c, stage), tail=0).buckets
+        each = {
+            n: sum_of(c.collective, c.aggregators, c.replicas, n, means, size, groups=c.stages)
+            for n in set(buckets)
+        }
+        found.append([each[n] for n in buckets])
+    return found
 
 
 def _staged_moved(

@@ -246,11 +246,10 @@ class Profile:
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
     machine: on what. store: what messages take of the one thread of their store; None: it has no
     such thread, or nobody measured it. store_bytes_per_s: what the store carries each way for all
-    functions together; None: as much as they ask for. host: what functions on one machine share;
-    None: nothing that anybody knows. decline: (functions, part of a function's
-    bandwidth that is left while so many run), linear between, see `planning.decline`. measures:
-    numbers that a validation of one block sums, four and one a metric of the job.
-
+    functions together; None: as much as they ask for. host: what functions on one machine share, if
+    anything. decline: (functions, part of a function's bandwidth that is left while so many run),
+    linear between, see `planning.decline`. measures: numbers that a validation of one block sums,
+    four and one a metric of the job.
     batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
     clips gradients. batch_per_worker: samples of a step of each worker, if the batch follows their
     number; batch_size is one worker's then. A prediction is of these unless others are asked for.

@@ -83,9 +83,8 @@ class KReduceProblem:
     consider, rising; see `batches`. most_global_samples: B^g may be so many (equation 12). store:
     whose prices messages have; None: they cost nothing. usd_per_invocation: of a function, which
     lives for an epoch. store_bytes_per_s: what the store carries each way for all functions, which
-    share it evenly; infinite: any. decline: of a function's own (`planning.decline`). host: what
-    functions on one machine share. Raises RequestError for what is empty or below 1, and a store
-    without prices.
+    share it evenly; infinite: any. decline: of a function's own (`planning.decline`). host: shared
+    by functions on it. Raises RequestError for what is empty, below 1, and a store without prices.
     """
 
     size_bytes: float
@@ -106,15 +105,11 @@ class KReduceProblem:
     def __post_init__(self) -> None:
         counts = (self.workers, self.aggregators_samples, self.aggregators or (1,))
         if not self.sizes or any(not numbers or min(numbers) < 1 for numbers in counts):
-            raise RequestError(
-                "a choice needs memory sizes, workers, aggregators and their batches: give one of "
-                "each at least, from 1"
-            )
+            what = "memory sizes, workers, aggregators and their batches"
+            raise RequestError(f"a choice needs {what}: give one of each at least, from 1")
         if self.size_bytes <= 0 or self.samples < 1 or self.epochs <= 0:
-            raise RequestError(
-                f"{self.size_bytes:g} bytes of parameters, {self.samples} samples, {self.epochs:g} "
-                "epochs: give more than 0 of each"
-            )
+            what = f"{self.size_bytes:g} bytes of parameters, {self.samples} samples"
+            raise RequestError(f"{what}, {self.epochs:g} epochs: give more than 0 of each")
         if (rate := self.store_bytes_per_s) <= 0:
             raise RequestError(f"a store of {rate:g} bytes/s for all: give more than 0")
         if self.store is not None:
@@ -123,8 +118,8 @@ class KReduceProblem:
     def share(self, workers: int) -> float:
         """Returns the most bytes a second that each of so many functions has; elementwise."""
         of_host = math.inf if self.host is None else self.host.share(workers)
-        found: float = least(self.store_bytes_per_s / workers, of_host)
-        return found
+        share: float = least(self.store_bytes_per_s / workers, of_host)
+        return share
 
     @property
     def data_usd(self) -> float:

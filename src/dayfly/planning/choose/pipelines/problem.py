@@ -128,23 +128,18 @@ class StagesOverStore:
 
     def __post_init__(self) -> None:
         _check_sizes(self.layers, self.options)
-        if self.functions_at_once is not None and self.functions_at_once < 1:
-            raise RequestError(
-                f"{self.functions_at_once} functions at once: allow 1 at least, or give no limit"
-            )
-        if self.vcpus_at_once is not None and self.vcpus_at_once <= 0:
-            raise RequestError(
-                f"{self.vcpus_at_once:g} vCPUs at once: allow more than 0, or give no limit"
-            )
+        most, vcpus = self.functions_at_once, self.vcpus_at_once
+        if most is not None and most < 1:
+            raise RequestError(f"{most} functions at once: allow 1 at least, or give no limit")
+        if vcpus is not None and vcpus <= 0:
+            raise RequestError(f"{vcpus:g} vCPUs at once: allow more than 0, or give no limit")
         if not self.pipelined or self.micro_batches < 1 or not self.divisors:
             raise RequestError(
                 f"degrees {self.degrees} for {self.micro_batches} micro-batches: give one that "
                 "divides them, such as 1, and a collective"
             )
-        if self.store_bytes_per_s <= 0:
-            raise RequestError(
-                f"a store of {self.store_bytes_per_s:g} bytes/s for all: give more than 0"
-            )
+        if (rate := self.store_bytes_per_s) <= 0:
+            raise RequestError(f"a store of {rate:g} bytes/s for all: give more than 0")
         if self.beta < 1 or self.latency_s < 0 or min(self.copies) < 0:
             raise RequestError(
                 f"beta is {self.beta:g}, latency {self.latency_s:g} s, copies {self.copies}: give "
