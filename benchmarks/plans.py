@@ -107,7 +107,7 @@ def _places(chance: Random) -> _Both:
 
 
 def _whole(chance: Random) -> _Both:
-    made = replace(problems.job(chance), host=problems.host(chance))
+    made = problems.job(chance)
     return whole.chosen(made), whole.every_plan(made)
 
 

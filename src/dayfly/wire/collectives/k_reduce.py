@@ -112,7 +112,8 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     aggregator after (K-1) u. It has summed up (n-1) v later, uploads the sum in u, and reads K-1
     others; who aggregates nothing reads K. The last aggregator may have to wait for the uploads of
     the n-K others, u - K v. Where messages go from member to member, a sum leaves its owner n-1
-    times before the owner reads other sums.
+    times before the owner reads other sums. A link that members share is asked for what they all
+    read, k (n - 1) sums, and a lone aggregator uploads nothing at first.
     """
     n, k = one.members, one.members if aggregators is None else aggregators
     shard, largest = one.nbytes / k, -(-one.length // k) * one.itemsize
@@ -123,12 +124,12 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     late_s = least(later_s, others.late_s - own.late_s)
     return one.costs(
         (
-            one.up(shard, n, k - (k > 1)),
+            one.up(shard, n - (k == 1), k - (k > 1)),
             one.down(shard, k, n - 1),
             Phase(later_s, late_s=late_s),
             Phase((n - 1) * shard * one.link.reduce_s_per_byte),
             one.up(shard, k, everyone=True),
-            one.down(shard, n, k - alike),
+            one.down(shard, k * (n - 1) / most(1, k - alike), k - alike),
         ),
         traffic(one, k, k),
         least(one.held_bytes(largest), (n - 1) * largest),
