@@ -242,14 +242,15 @@ class Profile:
     job: its name. platform: where; imitate: whose limits and prices, if others'. channel: URL
     without secrets, or the name of a store of the catalogue. listed: whether the model is a list of
     layers, and can be cut. samples, validation_samples: of the data. sample_bytes: of one.
-    state_per_trained_byte: bytes of the optimizer's state for each byte that it trains. sizes: by
+    state_per_trained_byte: bytes of the optimizer's state for each that it trains. sizes: by
     memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
-    machine: on what. store: what messages take of the one thread of their store; None: it has no
-    such thread, or nobody measured it. store_bytes_per_s: what the store carries each way for all
-    functions together; None: as much as they ask for. host: what functions on one machine share, if
-    anything. decline: (functions, part of a function's bandwidth that is left while so many run),
-    linear between, see `planning.decline`. measures: numbers that a validation of one block sums,
-    four and one a metric of the job.
+    machine: on what. store: what messages take of the one thread of their store; None: it has none,
+    or nobody measured it. store_bytes_per_s: what the store carries each way for all functions
+    together; None: any. host: what functions on one machine share, if anything. decline:
+    (functions, part of a function's bandwidth that is left while so many run), linear between
+    (`planning.decline`). measures: numbers that a validation of one block sums, four and one a
+    metric of the job.
+
     batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
     clips gradients. batch_per_worker: samples of a step of each worker, if the batch follows their
     number; batch_size is one worker's then. A prediction is of these unless others are asked for.
