@@ -15,7 +15,7 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.loop import compiled, events
 from dayfly.wire.loop.flattened import flattened, moments
 from dayfly.wire.loop.records import RECORDS, State
-from dayfly.wire.processor import Processor
+from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import CompiledSchedule, Kind, Op, Schedule, Span, Work
 from dayfly.wire.streams import Direction, HostLink, Rank, ServingThread, Shared, Stream
 
@@ -85,7 +85,7 @@ def random_ranks(seed: int) -> tuple[list[Rank], Shared]:
                 streams=[*streams, last],
                 up=up,
                 down=down,
-                processor=Processor(share, period_s, chance.random() * period_s),
+                processor=SharedProcessor(share, period_s, chance.random() * period_s),
                 header_bytes=chance.choice((0, 128)),
                 direct=direct,
                 held=held,

@@ -74,7 +74,7 @@ def test_a_stream_behind_an_empty_one_begins_once() -> None:
     """As a sum behind the passes of a stage that has no micro-batch: its second of CPU time is
     taken once."""
     behind = putting(A, after=((0, None),), begin_s=1.0)
-    ((_, message),) = spans_s(rank(computing(), behind, processor=Processor(1.0)))
+    ((_, message),) = spans_s(rank(computing(), behind, processor=SharedProcessor(1.0)))
     assert message == [(1.0, 2.5)]
 
 

@@ -300,10 +300,8 @@ class Profile:
                 raise ValueError(f"{name} is empty: give one at least")
         count = len(self.layers)
         if not self.listed and count > 1:
-            raise ValueError(
-                "a model that is no list of layers (listed: false) has one entry in layers, "
-                f"not {count}"
-            )
+            what = "a model that is no list of layers (listed: false)"
+            raise ValueError(f"{what} has one entry in layers, not {count}")
         for number, size in enumerate(self.sizes):
             for name in ("forward", "backward"):
                 if len(times := getattr(size, name)) != count:

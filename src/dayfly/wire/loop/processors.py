@@ -1,4 +1,4 @@
-"""Processors of virtual time, one number after another: `processor.Processor`, to the bit."""
+"""Processors of virtual time, one number after another: `processor.SharedProcessor`, to the bit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _first_job(s: State, where: int) -> int:
 
 
 def _next_s(s: State, where: int) -> float:
-    """`Processor.next_s`."""
+    """`SharedProcessor.next_s`."""
     p, count = s.processors[where], s.processors[where].jobs
     if not count:
         return _NEVER
@@ -86,7 +86,7 @@ def _next_s(s: State, where: int) -> float:
 
 
 def _pass_time(s: State, where: int) -> None:
-    """`Processor._advance`, to this moment."""
+    """`SharedProcessor._advance`, to this moment."""
     p, count, now_s = s.processors[where], s.processors[where].jobs, s.run[0].now_s
     passed_s = now_s - p.at_s
     if passed_s <= 0:
@@ -112,7 +112,7 @@ def _pass_time(s: State, where: int) -> None:
 
 
 def _use(p: Any, passed_s: float, count: int) -> None:
-    """`Processor._use`."""
+    """`SharedProcessor._use`."""
     if count:
         run_s = min(passed_s, p.left_s / count)
         p.had_s += run_s

@@ -55,7 +55,7 @@ LINE = _record(
     "latency_s last_s was_at_s",
 )
 ASKED = _record("op rest", "at_s")
-#: As `Processor`. room: where its part of `State.jobs` begins. look: the latest look at it.
+#: As `SharedProcessor`. room: where its part of `State.jobs` begins. look: the latest look at it.
 PROCESSOR = _record("jobs room look", "share period_s quota_s at_s had_s end_s left_s")
 JOB = _record("number whose", "until_s")
 #: events, jobs: made so far. rows, lines: that are stirred. store: the processor of its thread.
