@@ -164,7 +164,7 @@ def _knobs(choice: Choice) -> str:
         for one in knobs(choice)
     ]
     heads = ("setting", "chosen", "instead", "total time (s)", "USD", "so it is")
-    return table("What each setting would change", heads, rows)
+    return table("One setting changed at a time", heads, rows)
 
 
 def _papers(choice: Choice, papers: Sequence[PaperChoice]) -> str:
