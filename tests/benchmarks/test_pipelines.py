@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 import torch
-from benchmarks.parts.pipelines.cases import BASELINES, CASES, BoundaryForm
+from benchmarks.parts.pipelines.cases import BASELINES, CASES, Form
 from benchmarks.parts.pipelines.scale import (
     MOST_CORES,
     function_usd_for_1_s,
@@ -29,8 +29,7 @@ from benchmarks import training
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.runs.pipelining import Pipelining
 from dayfly.training.replica import build_model
-from dayfly.training.stages.forms import BoundaryForm as Passed
-from dayfly.training.stages.forms import TensorForm
+from dayfly.training.stages.forms import BoundaryForm, TensorForm
 from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.schedule import Kind
 from tests.cli import command
@@ -128,14 +127,14 @@ def test_prices_are_the_catalogues() -> None:
 
 
 def test_functions_of_a_form() -> None:
-    cut = BoundaryForm(name="cut", cut=(2,), replicas=2, memory_mib=(512, 256))
+    cut = Form(name="cut", cut=(2,), replicas=2, memory_mib=(512, 256))
     assert cut.functions == (512, 512, 256, 256)
-    assert BoundaryForm(name="whole", workers=3, memory_mib=(512,)).functions == (512, 512, 512)
+    assert Form(name="whole", workers=3, memory_mib=(512,)).functions == (512, 512, 512)
 
 
 def test_a_pipelines_step_in_virtual_time() -> None:
     # Two stages and micro-batches; 70 KB are 1 ms of a line, and a latency is 40 ms.
-    form = Passed(TensorForm(torch.float32, (1, 17_500), (True, False), gradient=True))
+    form = BoundaryForm(TensorForm(torch.float32, (1, 17_500), (True, False), gradient=True))
     line = Pipelining(cut=(1,), replicas=1, micro_batches=2, schedule="fill-drain", forms=(form,))
     passes = [Passes(forward_s=1.0, backward_s=2.0, apply_s=0.5)] * 2
     scale, files = scale_for(100), Abilities(in_flight=8)

@@ -16,7 +16,7 @@ import dayfly.data
 from dayfly.data.encoded import Blobs, Encoded, Form
 from dayfly.dataclass_json import dump, read
 from dayfly.errors import RequestError
-from dayfly.training.arrays import AMPLIFICATION, ArraySplit, coalesced, place
+from dayfly.training.arrays import AMPLIFICATION, ArraySplit, coalesced, store_arrays
 from dayfly.training.order import Epochs
 from dayfly.training.sources import ArraySource
 from dayfly.wire.stores.files import FileStore
@@ -56,7 +56,7 @@ def test_images_are_decoded_by_workers(tmp_path: Path) -> None:
     assert list(samples.classes) == ["c0", "c1", "c2"]
     files = sorted(root.rglob("*.png"))
     with new_store() as store:
-        split, validation = place(samples.arrays, store, seed=0)
+        split, validation = store_arrays(samples.arrays, store, seed=0)
         assert read(ArraySplit, dump(split), "p") == split
         assert (split.samples, validation.samples) == (27, 3)
         source = ArraySource(store, split, None, seed=0)
@@ -76,7 +76,7 @@ def test_a_transform_gets_the_image(tmp_path: Path) -> None:
         return image.rotate(180)
 
     with new_store() as store:
-        split, _ = place(samples.arrays, store, seed=0)
+        split, _ = store_arrays(samples.arrays, store, seed=0)
         source = ArraySource(store, split, turned, seed=0)
         plain = ArraySource(store, split, None, seed=0)
         indices = np.arange(3)
@@ -147,7 +147,7 @@ def test_an_epoch_reads_at_most_twice_the_bytes_that_it_needs(
     encoded = Encoded(Blobs(np.array([len(b) for b in blobs]), blobs.__getitem__), Form("image"))
     store = CountingStore(tmp_path)
     more = {"x_val": np.ones(1), "y_val": np.zeros(1)}
-    split, _ = place({"x_train": encoded, "y_train": np.arange(400), **more}, store, seed=0)
+    split, _ = store_arrays({"x_train": encoded, "y_train": np.arange(400), **more}, store, seed=0)
     epochs = Epochs(400, 32, seed=1)
     sources = [ArraySource(store, split, None, 0) for _ in range(workers)]
     store.taken = 0

@@ -16,7 +16,7 @@ import torch
 import dayfly.data
 from dayfly.data import source_of
 from dayfly.errors import RequestError
-from dayfly.training.arrays import place
+from dayfly.training.arrays import store_arrays
 from dayfly.training.sources import ArraySource
 from tests.training.stores import new_store
 
@@ -26,7 +26,7 @@ RNG = np.random.default_rng(0)
 def worker_gets(arrays: Any, indices: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Training samples by way of a store; there are arrays of validation."""
     with new_store() as store:
-        split, _ = place(arrays, store, seed=0)
+        split, _ = store_arrays(arrays, store, seed=0)
         source = ArraySource(store, split, None, seed=0)
         wanted = np.array(indices)
         x, y = source.batch(source.fetch(wanted), wanted, range(len(wanted)), 0)

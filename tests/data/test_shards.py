@@ -15,7 +15,7 @@ import torch
 import dayfly.data
 from dayfly.data import source_of
 from dayfly.errors import RequestError
-from dayfly.training.arrays import place
+from dayfly.training.arrays import store_arrays
 from dayfly.training.sources import ArraySource
 from tests.training.stores import new_store
 
@@ -116,7 +116,7 @@ def test_images_in_shards(tmp_path: Path) -> None:
         shard(tmp_path / f"train-{number:03}.tar", members)
     samples = source_of(tmp_path).read()
     with new_store() as store:
-        split, _ = place(samples.arrays, store, seed=0)
+        split, _ = store_arrays(samples.arrays, store, seed=0)
         source = ArraySource(store, split, None, seed=0)
         indices = np.arange(split.samples)
         x, y = source.batch(source.fetch(indices), indices, range(len(indices)), 0)
