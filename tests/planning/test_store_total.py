@@ -4,6 +4,7 @@ in every prediction."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import over_store
 from dayfly.planning.configuration import Configuration
+from dayfly.planning.plan import Prediction
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Profile, dump_profile, load_profile
 from dayfly.wire.streams import HostLink
@@ -31,13 +33,10 @@ def step_s(made: Profile, workers: int, collective: str, most_simulated: int = 6
     return predict(made, c, LAMBDA, most_simulated=most_simulated).step_s
 
 
-@pytest.mark.parametrize("collective", ["scatter-reduce", "overlapped", "ring", "k-reduce"])
-@pytest.mark.parametrize("most_simulated", [64, 0])
-def test_no_step_is_shorter_than_the_store_takes_for_its_bytes(
-    collective: str, most_simulated: int
-) -> None:
-    """In virtual time and by closed forms. Of 90 MB, each of 8 reads 2 x 7/8 at least."""
-    rate, made = 1e8, job(3, 30.0)
+def alone_and_shared(
+    collective: str, most_simulated: int, **limit: Any
+) -> tuple[Prediction, Prediction]:
+    """Of eight workers with 90 MB: without a limit that they share, and with it."""
     c = Configuration(
         workers=8,
         replicas=8,
@@ -46,10 +45,22 @@ def test_no_step_is_shorter_than_the_store_takes_for_its_bytes(
         aggregators=2 if collective == "k-reduce" else None,
         batch_size=64,
     )
+    made = job(3, 30.0)
     alone, shared = (
         predict(one, c, LAMBDA, most_simulated=most_simulated)
-        for one in (made, replace(made, store_bytes_per_s=rate))
+        for one in (made, replace(made, **limit))
     )
+    return alone, shared
+
+
+@pytest.mark.parametrize("collective", ["scatter-reduce", "overlapped", "ring", "k-reduce"])
+@pytest.mark.parametrize("most_simulated", [64, 0])
+def test_no_step_is_shorter_than_the_store_takes_for_its_bytes(
+    collective: str, most_simulated: int
+) -> None:
+    """In virtual time and by closed forms. Of 90 MB, each of 8 reads 2 x 7/8 at least."""
+    rate = 1e8
+    alone, shared = alone_and_shared(collective, most_simulated, store_bytes_per_s=rate)
     least_s = shared.step_volume.bytes_down / rate
     assert alone.step_s < least_s < shared.step_s
     if collective != "k-reduce":
@@ -63,19 +74,8 @@ def test_no_step_is_shorter_than_a_host_takes_for_its_bytes(
 ) -> None:
     """The first of two hosts has four of the eight, and with them half of the bytes; by k-reduce at
     least."""
-    made, host = job(3, 30.0), HostLink(functions=4, bytes_per_s=5e7)
-    c = Configuration(
-        workers=8,
-        replicas=8,
-        memory_mib=(4096,),
-        collective=collective,
-        aggregators=2 if collective == "k-reduce" else None,
-        batch_size=64,
-    )
-    alone, shared = (
-        predict(one, c, LAMBDA, most_simulated=most_simulated)
-        for one in (made, replace(made, host=host))
-    )
+    host = HostLink(functions=4, bytes_per_s=5e7)
+    alone, shared = alone_and_shared(collective, most_simulated, host=host)
     least_s = shared.step_volume.bytes_down / 2 / host.bytes_per_s
     assert alone.step_s < least_s < shared.step_s
     if collective != "k-reduce":
