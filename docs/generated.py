@@ -124,7 +124,7 @@ def files() -> str:
         ("run.json of a simulation", "`dayfly simulate`.", SimulationRecord),
         (
             "history.json",
-            "Each epoch is an object: its number in `epoch`, and a key for each result.",
+            "Each epoch is an object. `epoch` is its number; each result has a key of its own.",
             History,
         ),
         ("bill.json", "Dollars under the price list.", Bill),

@@ -299,7 +299,7 @@ def _function(
 
 
 def _worker_of(function: str) -> str:
-    """The name of a row; functions of one worker are `worker-3` and `successor-3` by turns."""
+    """The bill's row of a function: `successor-3` belongs to `worker-3`, as it takes its place."""
     return re.sub(r"^successor-", "worker-", function)
 
 

@@ -155,7 +155,7 @@ class _Curves:
         least = float(losses.min())
         level = np.linspace(0.0, least * (1 - _NEAR_LEAST), _GRID) if least > 0 else np.zeros(1)
         above = losses - level[:, None]
-        # An error of l is one of 1/(l - c) by 1/(l - c)^2 as much.
+        # The line is fitted to 1/(l - c), whose variance is that of l over (l - c)^4.
         weights = counted * above**4
         weights /= weights.sum(axis=1, keepdims=True)
         mean_e, mean_l = (weights * epochs).sum(axis=1), (weights / above).sum(axis=1)

@@ -44,10 +44,11 @@ class Boundaries:
         return bool(self._decisions)
 
     def follow(self, epochs: Batches, steps: int) -> None:
-        """Goes by other batches from now on.
+        """Replaces the division of epochs into batches, as a change of the batch size requires.
 
         Args:
-            epochs, steps: of the run.
+            epochs: the new division.
+            steps: of the whole run, by that division.
         """
         self._epochs, self._steps = epochs, steps
 

@@ -67,7 +67,7 @@ class ReadAhead(Closing):
             self._coming[key] = _Piece(epoch, indices.tolist())
 
     def take(self, key: Key) -> Any:
-        """As `Decoders.take`; what was not read yet is read here."""
+        """As `Decoders.take`. Samples that the thread has not read yet are read by the caller."""
         piece, source = self._coming.pop(key), self._source
         rest = [source.sample(piece.epoch, number) for number in piece.to_read]
         return source.collated([*piece.samples, *rest])
@@ -106,7 +106,7 @@ class ReadAhead(Closing):
             self._thread.join()
 
     def _next(self) -> _Piece | None:
-        """The first piece of which there is something to read."""
+        """The first piece with samples that are not read yet and that has not failed."""
         pieces = self._coming.values()
         return next((one for one in pieces if one.to_read and not one.failed), None)
 

@@ -22,7 +22,7 @@ from dayfly.wire.loop.records import (
 
 
 def run_events(s: State) -> int:
-    """Runs to the end; returns how many operations are left, which wait for ever."""
+    """Runs all operations; returns how many could never run, as what they wait for never comes."""
     events = [(0.0, 0, 0, 0, 0)]
     events.pop()
     todo = [0]

@@ -117,7 +117,7 @@ class MergedLayers:
         return replace(problem, micro_batches=tuple(map(self._way, problem.micro_batches)))
 
     def unmerged(self, plan: PipelinePlan) -> PipelinePlan:
-        """Returns the same stages of the model's own layers."""
+        """Returns a plan over merged layers as one over the model's own layers, cut alike."""
         starts = tuple(self.firsts[start] for start in plan.starts)
         return replace(plan, layers=self.layers, starts=starts)
 
@@ -157,7 +157,7 @@ def _layers_and_options(
 
 
 def _equal_shares(shares: Sequence[float], most: int) -> tuple[int, ...]:
-    """First layers of at most so many parts, each of about as much."""
+    """Returns the first layers of at most `most` parts, whose shares have about equal sums."""
     whole, so_far, firsts, last = sum(shares), 0.0, [0], 0
     if not whole:
         shares, whole = [1.0] * len(shares), float(len(shares))  # by number
