@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -129,10 +129,10 @@ class ReadAhead(Closing):
 
     def _read(self, piece: _Piece) -> None:
         """Reads a sample; one that fails does so again where the function reads it."""
-        piece.failed = True
-        with suppress(Exception):
+        try:
             piece.samples.append(self._source.sample(piece.epoch, piece.to_read[0]))
-            piece.failed = False
+        except Exception:
+            piece.failed = True
 
     def _failed(self, error: BaseException) -> None:
         """The thread ended, which was shown: the function reads all itself."""
