@@ -205,13 +205,22 @@ class MicroBatch:
     samples: int
 
 
-def micro_batches(samples: int, replica: int, replicas: int, parts: int) -> tuple[MicroBatch, ...]:
+def micro_batches(
+    samples: int, replica: int, replicas: int, parts: int, leaves: int | None = None
+) -> tuple[MicroBatch, ...]:
     """A replica's share of a batch of so many samples, in `parts`; without those that are empty.
 
     The same as the pieces of `training.slices.Slices`.
+
+    Args:
+        leaves: of the batch, of which the replica has some in a row, each of them a micro-batch;
+            None: its share is cut in `parts`.
     """
-    whole = share(samples, replica, replicas)
-    sizes = (len(share(len(whole), number, parts)) for number in range(parts))
+    if leaves is None:
+        whole = share(samples, replica, replicas)
+        sizes = [len(share(len(whole), number, parts)) for number in range(parts)]
+    else:
+        sizes = [len(share(samples, leaf, leaves)) for leaf in share(leaves, replica, replicas)]
     return tuple(MicroBatch(number, size) for number, size in enumerate(sizes) if size)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-#: What sums in float64 may differ by; issue 6's bound.
+#: What sums in float64 may differ by.
 NEAR = 1e-9
 
 #: By the whole model's names.

@@ -56,6 +56,7 @@ def stages(cut: Sequence[int]) -> list[Stage]:
         load_model_tensors(built.model, {name: whole[name] for name in own})
         made.append(Stage(JOB, built, line.received(number), line.sent(number)))
         made[-1].begin()
+        made[-1].flat.begin()
     return made
 
 
@@ -70,7 +71,7 @@ def forward(
     """The micro-batch's loss."""
     passed, before = None, line[-1].loss
     for stage in line:
-        passed = stage.forward(micro(number), step, replica, passed)
+        passed = stage.forward(micro(number), step, (replica, number), passed)
     return line[-1].loss - before
 
 
@@ -115,7 +116,7 @@ def test_layers_drop_apart() -> None:
     for number in (2, 4):
         line = stages([number, number + 1])
         width = torch.ones(2, 8, dtype=torch.float64)
-        sent = line[1].forward(micro(0), STEP, REPLICA, width.view(torch.uint8).reshape(-1))
+        sent = line[1].forward(micro(0), STEP, (REPLICA, 0), width.view(torch.uint8).reshape(-1))
         assert sent is not None
         kept.append(sent.view(torch.float64) != 0)
     assert not torch.equal(*kept)

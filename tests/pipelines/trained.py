@@ -173,7 +173,7 @@ class _Member:
     ) -> Engine:
         return Engine(channel, collective, member, members, timeout_s=SOON_S, watch=self.spans.add)
 
-    def among(self, name: str | None, ranks: Sequence[int]) -> Engine:
+    def among(self, name: str | None, ranks: Sequence[int], leaves: int | None) -> Engine:
         member = ranks.index(self.rank)
         channel: Messages = self.channel
         if name is not None:

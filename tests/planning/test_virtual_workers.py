@@ -81,6 +81,31 @@ def test_copies_and_additions_take_time(most_simulated: int) -> None:
     assert slow - fast - (plain[0] - plain[1]) == pytest.approx(whole_s, rel=0.05)
 
 
+def staged(**more: Any) -> Configuration:
+    """Two stages in two replicas of four micro-batches."""
+    given = {"workers": 4, "cut": (1,), "replicas": 2, "memory_mib": (1024, 1024)}
+    return asked(**{**given, "micro_batches": 4, **more})
+
+
+@pytest.mark.parametrize("most_simulated", [64, 1])
+def test_leaves_of_a_cut_model_are_its_micro_batches(most_simulated: int) -> None:
+    """Eight leaves take what micro-batches do, and three additions and two copies of a stage."""
+
+    def step_s(known: Any, c: Configuration) -> float:
+        return predict(known, c, AWS, most_simulated=most_simulated).step_s
+
+    free = replace(KNOWN, sizes=(size(2),))
+    apart = staged(virtual_workers=8)
+    assert step_s(free, apart) == pytest.approx(step_s(free, staged()))
+    most = max(holding(KNOWN, staged(), stage).gradients for stage in (0, 1))
+    more_s = step_s(KNOWN, apart) - step_s(KNOWN, staged())
+    assert 0 < more_s == pytest.approx(5 * 1e-8 * most, rel=0.25)
+    for stage in (0, 1):
+        has = holding(KNOWN, apart, stage)
+        assert has.leaves == 2 * has.gradients
+        assert has.activations == holding(KNOWN, staged(), stage).activations
+
+
 def test_what_cannot_run_is_not_predicted() -> None:
     for more, said in (
         ({"virtual_workers": 97}, "a batch of 96 cannot be shared by 97 virtual workers"),

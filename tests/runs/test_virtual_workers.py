@@ -37,7 +37,7 @@ def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], 
     return run
 
 
-def train(data: Path, directory: Path, workers: int, **more: Any) -> dayfly.Run:
+def train(data: Path, directory: Path, workers: int | None, **more: Any) -> dayfly.Run:
     settings = {**small.SETTINGS, "virtual_workers": LEAVES, **more}
     return dayfly.train(small.job(data, **JOB), workers=workers, run_dir=directory, **settings)
 
@@ -56,6 +56,47 @@ def test_weights_and_history_are_the_same_at_any_size(
     run = train(data, tmp_path / "run", workers, collective=collective)
     assert small.bits(run) == small.bits(alone())
     assert run.result.workers == workers
+
+
+@pytest.fixture(scope="module")
+def staged_alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dayfly.Run:
+    """The run of a model in two stages of one replica each."""
+    return train(data, tmp_path_factory.mktemp("staged"), None, cut=(3,))
+
+
+@pytest.mark.parametrize(
+    ("cut", "replicas", "more"),
+    [
+        ((3,), 2, {"schedule": "1f1b"}),
+        ((1, 3), 3, {"collective": "overlapped"}),
+        ((3,), LEAVES, {"channel": "tcp://"}),
+    ],
+)
+def test_neither_replicas_nor_cut_nor_schedule_show_in_the_bits_of_a_model_in_stages(
+    data: Path,
+    tmp_path: Path,
+    staged_alone: dayfly.Run,
+    cut: tuple[int, ...],
+    replicas: int,
+    more: dict[str, Any],
+) -> None:
+    run = train(data, tmp_path / "run", None, cut=cut, replicas=replicas, **more)
+    assert small.bits(run) == small.bits(staged_alone)
+    assert run.result.workers == (len(cut) + 1) * replicas
+
+
+def test_stages_are_resized_and_one_dies_in_mid_run(
+    data: Path, tmp_path: Path, staged_alone: dayfly.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 x 2 functions, then 2 x 3, of which one dies in a backward pass, with a leaf kept."""
+    monkeypatch.setattr(coordinator, "LOOK_EVERY_S", 0.05)
+    asking = Asking(tmp_path, lambda run: [scale(run, Changes(replicas=3), 60.0)])
+    faults = [Fault(4, 2 * 7 - 1, "backward-1"), Fault(1, 3, "grad-fetch")]
+    stages: dict[str, Any] = {"workers": None, "cut": (3,), "replicas": 2}
+    run = asking.train(data, job=JOB, virtual_workers=LEAVES, faults=faults, **stages)
+    assert [one["workers"] for one in generations(run)] == [4, 6], asking.answer
+    assert run.result.restarts >= 1
+    assert small.bits(run) == small.bits(staged_alone)
 
 
 def test_resizes_and_a_death_in_mid_run_leave_the_same_bits(
@@ -116,7 +157,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"channel": "ps://"}, "cannot be with ps://.*, whose server adds in an order of its own"),
     ({"compress": "bf16"}, "cannot be with --compress bf16"),
     ({"sync": "local-sgd", "k": 2}, "cannot be with --sync local-sgd"),
-    ({"cut": (2,)}, "cannot be with --cut"),
+    ({"cut": (2,), "micro_batches": 4}, "cannot be with --micro-batches of a cut model"),
+    ({"cut": (2,), "replicas": 9, "workers": None}, "cannot be shared by 9 workers"),
 ]
 
 

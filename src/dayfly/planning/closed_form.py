@@ -107,7 +107,7 @@ def many_step(
             )
             for number, elements in enumerate(buffer.buckets)
         ]
-        leaves = leaves_of(0, c.workers, c.virtual_workers or c.workers)
+        leaves = leaves_of(0, c.workers, c.leaves)
         compute_s = _passes_s(size, c, batches[0])
         compute_s += data_parallel.adding_s(size, c, leaves, buffer)
         mine = -(-batches[0] // c.workers)
@@ -192,7 +192,16 @@ def _stage_sums(profile: Profile, c: Configuration, means: ChannelModel) -> list
         size = stage_size(profile, c, stage)
         buckets = flat(stage_layers(profile, c, stage), tail=0).buckets
         each = {
-            n: sum_of(c.collective, c.aggregators, c.replicas, n, means, size, groups=c.stages)
+            n: sum_of(
+                c.collective,
+                c.aggregators,
+                c.replicas,
+                n,
+                means,
+                size,
+                groups=c.stages,
+                virtual_workers=c.virtual_workers,
+            )
             for n in set(buckets)
         }
         found.append([each[n] for n in buckets])
@@ -237,7 +246,11 @@ def _beside_all(profile: Profile, c: Configuration) -> Profile:
 
 def _one_replica(c: Configuration) -> Configuration:
     return replace(
-        c, workers=c.stages, replicas=1, batch_size=-(-c.batch_size // c.replicas), clips=c.clips
+        c,
+        workers=c.stages,
+        replicas=1,
+        batch_size=-(-c.batch_size // c.replicas),
+        virtual_workers=None if c.virtual_workers is None else c.micro_batches,
     )
 
 

@@ -33,7 +33,8 @@ class Configuration:
         gpu_share: of each function; None: no GPU.
         cut: numbers of the layers that begin a stage, but for the first.
         replicas: of each stage, `workers` if it is not cut.
-        micro_batches: of a replica.
+        micro_batches: of a replica; with virtual workers of a whole model in each leaf, while of a
+            cut one they are the leaves.
         schedule: fill-drain or 1f1b.
         sync: the protocol.
         k: steps of a round, if its rounds have several; None: an epoch's.
@@ -84,9 +85,19 @@ class Configuration:
         return self.protocol.steps(self.k)
 
     @property
+    def members(self) -> int:
+        """Workers that hold the same parameters, and sum their gradients."""
+        return self.replicas if self.cut else self.workers
+
+    @property
+    def leaves(self) -> int:
+        """Parts of a batch whose gradients are computed apart."""
+        return self.virtual_workers or self.members
+
+    @property
     def pieces(self) -> int:
         """In which the worker that has the most computes its share: micro-batches of its leaves."""
-        return self.micro_batches * -(-(self.virtual_workers or self.workers) // self.workers)
+        return self.micro_batches * (1 if self.cut else -(-self.leaves // self.workers))
 
     @property
     def stages(self) -> int:
@@ -222,7 +233,7 @@ def stage_size(profile: Profile, configuration: Configuration, stage: int) -> Si
 def micro_samples(profile: Profile, configuration: Configuration) -> int:
     """Samples that a worker computes at once, at most."""
     c = configuration
-    mine = -(-min(c.batch_size, profile.samples) // (c.replicas if c.cut else c.workers))
+    mine = -(-min(c.batch_size, profile.samples) // c.members)
     return -(-mine // c.pieces)
 
 
@@ -240,7 +251,7 @@ def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
     what the others write of the checkpoint."""
     c, size = configuration, stage_size(profile, configuration, stage)
     mine = _state_bytes(profile, stage_layers(profile, c, stage))
-    mine /= c.replicas if c.cut else c.workers
+    mine /= c.members
     others = _state_bytes(profile, profile.layers) - mine
     return max(0.0, size.end_s.value - size.up.occupied_s(others))
 
@@ -280,12 +291,11 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
         raise RequestError(
             f"{len(c.memory_mib)} memory sizes for {c.stages} stages: give one, or one a stage"
         )
-    members = c.replicas if c.cut else c.workers
-    collective(c.collective, c.aggregators, members, c.virtual_workers)
-    if c.batch_size < (leaves := c.virtual_workers or members):
+    collective(c.collective, c.aggregators, c.members, c.virtual_workers)
+    if c.batch_size < c.leaves:
         who = "workers" if c.virtual_workers is None else "virtual workers"
         raise RequestError(
-            f"a batch of {c.batch_size} cannot be shared by {leaves} {who}: raise batch_size"
+            f"a batch of {c.batch_size} cannot be shared by {c.leaves} {who}: raise batch_size"
         )
     if c.cut and not c.protocol.cuts:
         raise RequestError(

@@ -130,9 +130,9 @@ def _computing(
     profile: Profile, c: Configuration, size: SizeProfile, buffer: Flat, rank: int, batch: int
 ) -> list[float]:
     """CPU seconds of a step's pieces; the last backward pass is cut where buckets are whole."""
-    leaves = leaves_of(rank, c.workers, c.virtual_workers or c.workers)
-    of = c.virtual_workers or c.workers
-    micros = [one for leaf in leaves for one in micro_batches(batch, leaf, of, c.micro_batches)]
+    of, parts = c.leaves, c.micro_batches
+    leaves = leaves_of(rank, c.workers, of)
+    micros = [one for leaf in leaves for one in micro_batches(batch, leaf, of, parts)]
     speed = size.speed
     if not micros:
         return [0.0] * (2 + len(buffer.whole_after))
@@ -156,7 +156,7 @@ def adding_s(size: SizeProfile, c: Configuration, leaves: range, buffer: Flat) -
         leaves: of the worker.
         buffer: that each leaf fills.
     """
-    added = carries(leaves, c.virtual_workers or c.workers)
+    added = carries(leaves, c.leaves)
     times = sum(added) + added[:-1].count(0)
     return times * size.speed * size.reduce_s_per_byte * ITEM_BYTES * buffer.length
 

@@ -250,7 +250,7 @@ def holding(
     """Of a worker of this stage. sums: False: without contributions (`wire`), as of no collective.
     Raises RequestError as `peak_mib`."""
     c, layers = configuration, stage_layers(profile, configuration, stage)
-    members = c.replicas if c.cut else c.workers
+    members = c.members
     model = sum(layer.parameters + layer.buffers for layer in layers)
     trained = sum(layer.trained for layer in layers)
     state = trained * profile.state_per_trained_byte
@@ -290,7 +290,7 @@ def _kept_leaves(c: Configuration) -> int:
     """Flat buffers in which a worker keeps leaves apart, of the one that has the most."""
     if c.virtual_workers is None:
         return 0
-    leaves = (leaves_of(rank, c.workers, c.virtual_workers) for rank in range(c.workers))
+    leaves = (leaves_of(rank, c.members, c.leaves) for rank in range(c.members))
     return max(most_kept(own, c.virtual_workers) for own in leaves)
 
 

@@ -319,7 +319,7 @@ def predict(
     means = ChannelModel.of(profile)
     epoch = epoch_of(profile, configuration, means, most_simulated)
     c = configuration
-    check_server_memory(profile, c.replicas if c.cut else c.workers, store)
+    check_server_memory(profile, c.members, store)
     pace = pace_of(means, c.memory_mib, platform, store, c.workers, c.gpu_share)
     lives = lives_of(profile, c, pace, epoch)
     lives = _interrupted(lives, c, platform)

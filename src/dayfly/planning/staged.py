@@ -26,6 +26,7 @@ from dayfly.planning.configuration import (
     stage_range,
     stage_size,
 )
+from dayfly.planning.data_parallel import adding_s
 from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import (
@@ -37,6 +38,7 @@ from dayfly.planning.ranks import (
     taking,
 )
 from dayfly.wire.collectives import SMALL_SUM
+from dayfly.wire.leaves import leaves_of
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
 from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
 from dayfly.wire.processor import SharedProcessor
@@ -180,7 +182,9 @@ class _Stage:
             first: the number of the first of them.
         """
         c, size, flat_ = self._c, self.size, self._flat
-        micros = micro_batches(batch, self._stage_rank.replica, c.replicas, c.micro_batches)
+        micros = micro_batches(
+            batch, self._stage_rank.replica, c.replicas, c.micro_batches, c.virtual_workers
+        )
         before = ((first - 1, None),) if first else ()
         plan, pieces = self._passes(c.schedule, tuple(micros), flat_, learns=True)
         seconds = self._seconds(micros, flat_)
@@ -206,6 +210,7 @@ class _Stage:
                     pool="buckets",
                     group=True,
                     begin_s=size.sum_cpu_s,
+                    virtual_workers=c.virtual_workers,
                 )
             )
         after = tuple((n, None) for n in range(first, first + len(streams)))
@@ -296,18 +301,23 @@ class _Stage:
 
     def _seconds(self, micros: Sequence[MicroBatch], flat_: Flat | None) -> dict[Work, float]:
         """CPU seconds of each pass; of the last backward one, of its pieces."""
-        size, speed, found = self.size, self.size.speed, {}
+        c, size, speed, found = self._c, self.size, self.size.speed, {}
+        keeping_s = 0.0
+        if flat_ is not None and micros:
+            leaves = leaves_of(self._stage_rank.replica, c.replicas, c.leaves)
+            keeping_s = adding_s(size, c, leaves, flat_) / len(micros)
         for one in micros:
             reading = size.data(one.samples) if not self._stage_rank.stage else 0.0
             forward = reading + passed(self._forward, one.samples)
             backward = passed(self._backward, one.samples)
             found[Work(FORWARD, one.number)] = speed * forward + size.pass_cpu_s
-            found[Work(BACKWARD, one.number)] = speed * backward + size.pass_cpu_s
+            found[Work(BACKWARD, one.number)] = speed * backward + size.pass_cpu_s + keeping_s
         if flat_ is not None and micros and self._c.replicas > 1:
             cuts = cut_backward(self._backward, micros[-1].samples, flat_.whole_after)
             for number, piece in enumerate(cuts[:-1]):
                 found[Work(_PIECE, number)] = speed * piece
-            found[Work(BACKWARD, micros[-1].number)] = speed * cuts[-1] + size.pass_cpu_s
+            ending_s = speed * cuts[-1] + size.pass_cpu_s + keeping_s
+            found[Work(BACKWARD, micros[-1].number)] = ending_s
         return found
 
 

@@ -39,18 +39,20 @@ class Engines:
         whole = k_reduce(1) if cut else self._collective(len(ranks))
         return self._engine(self.channel, self.task.rank, ranks, whole)
 
-    def among(self, name: str | None, ranks: Sequence[int]) -> Engine:
+    def among(self, name: str | None, ranks: Sequence[int], leaves: int | None) -> Engine:
         """Returns an engine of some of the ranks, this one among them, by the run's collective.
 
         Args:
             name: of its messages; None: they are named as those of all ranks.
             ranks: in order.
+            leaves: of a batch, of which each has some in a row, along whose tree they sum; None:
+                they sum what each has as a whole.
         """
         member = ranks.index(self.task.rank)
         channel: Messages = self.channel
         if name is not None:
             channel = GroupChannel(self.channel, name, ranks, member, whole_world=False)
-        how = self._collective(len(ranks), self.task.virtual_workers)
+        how = self._collective(len(ranks), leaves)
         return self._engine(channel, member, ranks, how)
 
     def _collective(self, world_size: int, leaves: int | None = None) -> Collective:

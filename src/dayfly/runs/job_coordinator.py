@@ -159,9 +159,8 @@ class JobCoordinator(ChangingCoordinator):
             )
         line = record.pipelining
         if line is not None and line.micro_batches == 1:
-            yield (
-                "with one micro-batch a step the stages take turns: give --micro-batches 4 or more"
-            )
+            flag = "--micro-batches" if line.virtual_workers is None else "--virtual-workers"
+            yield f"with one micro-batch a step the stages take turns: give {flag} 4 or more"
         if settings.workers == 1 and settings.compress != "none":
             yield "with one worker nothing travels, so nothing is compressed"
 
@@ -305,7 +304,7 @@ class JobCoordinator(ChangingCoordinator):
             trimmed_step=0,
             checkpoint_age_s=0.0,
             faults=self._faults,
-            pieces=settings.micro_batches or self._job.accumulate,
+            pieces=settings.pieces(self._job.accumulate),
             on_nan=settings.on_nan,
             precision=settings.precision,
             rates=setup.resources_of(rank).rates,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dayfly.batches import MicroBatch
+from dayfly.batches import MicroBatch, micro_batches
 from dayfly.training.stages.forms import BoundaryForm
 from dayfly.wire.pipelines.orders import MakeOrder
 from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
@@ -18,7 +18,9 @@ class Pipelining:
     Attributes:
         cut: numbers of the layers that begin a stage, but for the first.
         replicas: of each stage.
-        micro_batches: in which a replica computes its share of a batch.
+        micro_batches: in which a replica computes its share of a batch, at most.
+        virtual_workers: leaves of a batch, each a micro-batch of one of the replicas; None: each
+            replica cuts its share.
         schedule: their order, by name.
         forms: of what passes each boundary.
         chunk_bytes: least that is worth a message, on this run's way to the store, if that is more
@@ -31,11 +33,17 @@ class Pipelining:
     schedule: str
     forms: tuple[BoundaryForm, ...]
     chunk_bytes: int = 0
+    virtual_workers: int | None = None
 
     @property
     def layout(self) -> Layout:
         """Who computes what."""
         return Layout(len(self.cut) + 1, self.replicas)
+
+    def passing(self, samples: int, replica: int) -> tuple[MicroBatch, ...]:
+        """The micro-batches of a replica, of a batch of so many samples."""
+        parts, leaves = self.micro_batches, self.virtual_workers
+        return micro_batches(samples, replica, self.replicas, parts, leaves)
 
     def received(self, stage: int) -> BoundaryForm | None:
         """The form of what a stage gets from the one before it; None for the first."""

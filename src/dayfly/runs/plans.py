@@ -133,7 +133,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         gpu_share=settings.gpu_share,
         cut=settings.cut,
         replicas=settings.members,
-        micro_batches=settings.micro_batches or wanted.accumulate,
+        micro_batches=settings.micro_batches_of_worker(wanted.accumulate),
         schedule=settings.schedule,
         sync=settings.sync,
         k=settings.round_steps,

@@ -153,7 +153,7 @@ def check_shares(job: Job, settings: Settings, samples: int | None = None) -> No
     if most < members:
         more = "raise batch_size" if most == size else "give more data"
         raise RequestError(f"{of} cannot be shared by {members} {who}: {more}, or lower {flag}")
-    pieces = settings.micro_batches or job.accumulate
+    pieces = settings.pieces(job.accumulate)
     if pieces > (each := -(-most // members)):
         said = "--micro-batches" if settings.micro_batches else "the job's accumulate"
         share = "" if members == 1 else f", shared by {members} {who},"
@@ -192,7 +192,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared
             replica.begin_average()
             tree, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
-        pieces = settings.micro_batches or job.accumulate
+        pieces = settings.pieces(job.accumulate)
         smallest = (
             _smallest_piece(size, data.trained, settings.leaves, pieces)
             for size in set(job.batch_sizes)

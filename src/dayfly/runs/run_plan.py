@@ -148,7 +148,7 @@ def _compared(settings: Settings, wanted: JobSpec) -> dict[str, Any]:
         "epochs": wanted.epochs,
         "validate_every": wanted.validate_every,
         "clips": wanted.clips,
-        "micro_batches": settings.micro_batches or wanted.accumulate,
+        "micro_batches": settings.micro_batches_of_worker(wanted.accumulate),
         "collective": settings.algorithm,
     }
     return {name: value for name, value in (own | of_the_job).items() if name not in _BESIDE}

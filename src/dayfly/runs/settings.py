@@ -142,6 +142,22 @@ class Settings(FunctionSettings):
         """Parts of a batch whose gradients are computed apart: virtual workers, or workers."""
         return self.virtual_workers or self.members
 
+    def pieces(self, accumulate: int) -> int:
+        """In which a leaf is computed, one after another; of a cut model each is a micro-batch.
+
+        Args:
+            accumulate: the job's, for want of another number.
+        """
+        if self.cut and self.virtual_workers is not None:
+            return 1  # leaves are the micro-batches
+        return self.micro_batches or accumulate
+
+    def micro_batches_of_worker(self, accumulate: int) -> int:
+        """Pieces in which a worker of a cut model computes its share of a batch, at most, or one
+        of a whole model a leaf; see `pieces`."""
+        leaves = -(-self.leaves // self.members) if self.cut else 1
+        return leaves * self.pieces(accumulate)
+
     @property
     def kinds(self) -> tuple[Self, ...]:
         """A kind for each stage."""
@@ -250,7 +266,10 @@ class Settings(FunctionSettings):
         wrong = (
             (alone, f"--sync {self.sync}, which knows no leaves of a batch"),
             (self.compress != "none", f"--compress {self.compress}, which rounds by worker"),
-            (bool(self.cut), "--cut, whose stages add micro-batches in another order"),
+            (
+                bool(self.cut and self.micro_batches),
+                "--micro-batches of a cut model, which they are themselves",
+            ),
             (sums, f"{self._channel_kind().usage}, whose server adds in an order of its own"),
         )
         for given, what in wrong:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dayfly.batches import block_samples, micro_batches
+from dayfly.batches import block_samples
 from dayfly.errors import DayflyError, RequestError
 from dayfly.job import Job
 from dayfly.life import checkpoints
@@ -91,7 +91,8 @@ def staged(
     line = Pipelining(
         cut=settings.cut,
         replicas=settings.members,
-        micro_batches=settings.micro_batches or job.accumulate,
+        micro_batches=settings.micro_batches_of_worker(job.accumulate),
+        virtual_workers=settings.virtual_workers,
         schedule=settings.schedule,
         forms=forms,
     )
@@ -114,7 +115,7 @@ def step_bytes(line: Pipelining, batch_size: int, flat_bytes: Sequence[int]) -> 
     Args:
         flat_bytes: of each stage, what its replicas sum.
     """
-    micros = micro_batches(batch_size, line.replicas - 1, line.replicas, line.micro_batches)
+    micros = line.passing(batch_size, line.replicas - 1)
     ahead = [[form.nbytes(one.samples) for one in micros] for form in line.forms]
     back = [[form.gradient_nbytes(one.samples) for one in micros] for form in line.forms]
     summed = [nbytes if line.replicas > 1 else 0 for nbytes in flat_bytes]
@@ -160,7 +161,7 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
             nbytes, settings.workers, len(job.phases), settings.virtual_workers
         )
         return replace(record, pipelining=None, round_bytes=fresh.validating_as(record.round_bytes))
-    fitting = ("cut", "replicas", "micro_batches", "schedule", "precision")
+    fitting = ("cut", "replicas", "micro_batches", "schedule", "precision")  # leaves are fixed
     if all(getattr(settings, name) == getattr(before, name) for name in fitting):
         return record
     staging = _staged(record, job, store)

@@ -27,6 +27,7 @@ from torch.utils.hooks import RemovableHandle
 
 from dayfly.errors import DayflyError
 from dayfly.training.devices import device_of
+from dayfly.training.moves import Moves
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, Span, bucket_ends, bucket_spans
 
 
@@ -111,94 +112,6 @@ def mirror(size: int, dtype: torch.dtype, device: torch.device) -> Mirror:
     return (OnCuda if device.type == "cuda" else Apart)(size, dtype, device)
 
 
-class Moves:
-    """The buffers of a model.
-
-    Attributes:
-        sizes: elements that the move of each type has, in order.
-        before: where the buffers were at `begin`, a flat tensor a type.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        # By name: a forward pass may put another tensor in a buffer's place.
-        self._names: dict[torch.dtype, list[str]] = {}
-        for name, buffer in model.named_buffers():
-            if buffer.numel():
-                self._names.setdefault(buffer.dtype, []).append(name)
-        self.before: list[torch.Tensor] = []
-        self.sizes = [len(_flat(buffers)) for buffers in self._buffers()]
-
-    def begin(self) -> None:
-        """Note where the buffers are."""
-        self.before = [_flat(buffers) for buffers in self._buffers()]
-
-    def began_at(self, before: Sequence[torch.Tensor]) -> None:
-        """As `begin`, when the buffers were there; from tensors on any device."""
-        self.before = [
-            start.to(buffers[0].device)
-            for start, buffers in zip(before, self._buffers(), strict=True)
-        ]
-
-    def measure(self, into: Sequence[torch.Tensor], weight: float) -> None:
-        """Write `weight` times each move into flat tensors.
-
-        A weight of 0 writes zeros, wherever the buffers are.
-        """
-        for buffers, before, move in zip(self._buffers(), self.before, into, strict=True):
-            if weight:
-                now = _wide(_flat(buffers))
-                move.copy_(now - _start(before)).mul_(weight)
-            else:
-                move.zero_()
-
-    def rewind(self) -> None:
-        """Put the buffers back to where they were at `begin`."""
-        for buffers, before in zip(self._buffers(), self.before, strict=True):
-            _fill(buffers, before)
-
-    def apply(self, moves: Sequence[torch.Tensor]) -> None:
-        """Move the buffers from where they are."""
-        for buffers, move in zip(self._buffers(), moves, strict=True):
-            start = _start(_flat(buffers))
-            whole = move if start.dtype.is_floating_point else move.round()
-            _fill(buffers, start + whole.to(start))
-
-    def _buffers(self) -> list[list[torch.Tensor]]:
-        """As they are now, by type; complex ones as pairs of real numbers."""
-        return [
-            [_real(self._model.get_buffer(name).detach()) for name in names]
-            for names in self._names.values()
-        ]
-
-
-def _real(buffer: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(buffer) if buffer.is_complex() else buffer
-
-
-def _flat(buffers: Sequence[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([buffer.reshape(-1) for buffer in buffers])
-
-
-def _fill(buffers: Sequence[torch.Tensor], flat: torch.Tensor) -> None:
-    parts = torch.split(flat, [buffer.numel() for buffer in buffers])
-    shaped = [part.view(buffer.shape) for part, buffer in zip(parts, buffers, strict=True)]
-    torch._foreach_copy_(list(buffers), shaped)
-
-
-def _wide(flat: torch.Tensor) -> torch.Tensor:
-    return flat if flat.dtype.is_floating_point else flat.to(torch.int64)
-
-
-def _start(flat: torch.Tensor) -> torch.Tensor:
-    """What buffers move from: themselves, but 0 where they are infinite or no number.
-
-    A mask of -inf, or a maximum that starts there, has no difference to be summed.
-    """
-    wide = _wide(flat)
-    return torch.where(wide.isfinite(), wide, 0)
-
-
 class FlatBuffer:
     """The buffer of a model, (G + M + U + tail,): G gradient and M buffer elements, U parameters.
 
@@ -279,18 +192,36 @@ class FlatBuffer:
             self._missing[bucket].add(number)
         self._ready = ready
 
-    def end(self, weight: float) -> None:
+    def lend_buffers(self) -> None:
+        """Before a forward pass whose backward pass comes after others' forward passes."""
+        self._buffer_moves.lend()
+
+    def moved(self, weight: float) -> list[torch.Tensor]:
+        """After that forward pass: `weight` times what each buffer moved by. They are as before."""
+        moves = [torch.empty_like(one) for one in self._moves_there]
+        self._buffer_moves.measure(moves, weight)
+        self._buffer_moves.take_back()
+        return moves
+
+    def end(self, weight: float, moves: Sequence[torch.Tensor] | None = None) -> None:
         """After the last backward pass, of a slice that is `weight` of the batch.
 
         All is in `data` then. The slice's loss was weighted; a buffer moves by the weighted mean
         of its moves. Buckets with parameters that had no gradient are announced now.
+
+        Args:
+            moves: what `moved` gave of this slice; None: the buffers are where it left them.
         """
         for hook in self._hooks:
             hook.remove()
         for flag, gradient in zip(self.reached, self._gradients_there, strict=True):
             if not flag:
                 gradient.zero_()
-        self._buffer_moves.measure(self._moves_there, weight)
+        if moves is None:
+            self._buffer_moves.measure(self._moves_there, weight)
+        else:
+            for into, move in zip(self._moves_there, moves, strict=True):
+                into.copy_(move)
         self._buffer_moves.rewind()
         self._send(len(self.buckets))
         while self._next < len(self.buckets):

@@ -19,9 +19,9 @@ from torch import nn
 
 from dayfly.job import Job
 from dayfly.training.devices import to_device
-from dayfly.training.flat import Moves
 from dayfly.training.forward import SAMPLES, Weighting, Weights, divide, forward
 from dayfly.training.logged import NUMBERS, Sums, added, by_name, numbers_of
+from dayfly.training.moves import Moves
 from dayfly.training.order import Epochs, Rounds, share
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica, Wishes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.batches import Batches, validates
+from dayfly.batches import Batches, micro_batches, validates
 from dayfly.batches import Rounds as RoundsOfSteps
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged
@@ -170,7 +170,7 @@ class _Builder:
         c = self._c = configuration
         self._profile = profile
         self._means = ChannelModel.of(profile)
-        self._members = c.replicas if c.cut else c.workers
+        self._members = c.members
         self._batches = Batches(profile.samples, c.batch_size)
         self._rounds = RoundsOfSteps(self._batches, c.round_steps)
         self._sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
@@ -290,13 +290,16 @@ class _Builder:
 
     def _staged(self, batch: int, links: list[LinkModel], over_s: float) -> Staged:
         c = self._c
-        parts = [shares(int(one), c.micro_batches) for one in shares(batch, self._members)]
+        parts, leaves = np.zeros((c.members, c.micro_batches), np.int64), c.virtual_workers
+        for replica in range(c.members):
+            for one in micro_batches(batch, replica, c.members, c.micro_batches, leaves):
+                parts[replica, one.number] = one.samples
         data = self._sizes[0].data
         tail = AllReduce(
             members=c.workers, length=staged.TAIL, itemsize=staged.TAIL_BYTES, link=links[0]
         )
         return Staged(
-            self._stages(np.array(parts), links),
+            self._stages(parts, links),
             [self._sums(stage, links) for stage in range(c.stages)],
             (data.fixed, data.each),
             cost_of(SMALL_SUM[0], collective(*SMALL_SUM, c.workers), tail).seconds,

@@ -348,8 +348,7 @@ def cut_of(option: Option) -> tuple[tuple[CutLayer, ...], tuple[CutStage, ...]]:
     """All layers, and the stages that they make; one if the model is not cut."""
     one = option.candidate
     profile, c = one.target.profile, configuration(one.settings, one.wanted)
-    members = c.replicas if c.cut else c.workers
-    samples = max(1, -(-c.batch_size // (members * c.micro_batches)))
+    samples = max(1, -(-c.batch_size // (c.members * c.micro_batches)))
     layers: list[CutLayer] = []
     stages = []
     for stage in range(c.stages):
@@ -357,7 +356,7 @@ def cut_of(option: Option) -> tuple[tuple[CutLayer, ...], tuple[CutStage, ...]]:
         stages.append(
             CutStage(
                 layers=mine,
-                replicas=members,
+                replicas=c.members,
                 memory_mib=stage_memory_mib(c, stage),
                 peak_mib=option.prediction.memory_mib[stage],
             )

@@ -291,13 +291,14 @@ class OneStage:
                 micro = micros[work.micro_batch] = Micro(
                     number=work.micro_batch, samples=len(x), weight=1 / MICRO_BATCHES, x=x, y=y
                 )
-                stage.forward(micro, 0, 0, None)
+                stage.forward(micro, 0, (0, micro.number), None)
             else:
                 if work.micro_batch == MICRO_BATCHES - 1:
                     stage.flat.announce(_nothing)
                 stage.backward(micros.pop(work.micro_batch), None)
 
         stage.begin()
+        stage.flat.begin()
         clock = time.thread_time  # a stage is timed on the CPU alone
         began = clock()
         slots = Slots(self._sizes, self._plan.schedule)

@@ -76,8 +76,8 @@ class WorkerContext:
         room: waits until the message log has room for another round.
         written: waits until a checkpoint that is under way is written.
         among: returns another engine, of some of the ranks, for sums by the run's collective. Its
-            arguments are a name for the messages (None: as all ranks name them), and the ranks.
-            The caller closes it.
+            arguments are a name for the messages (None: as all ranks name them), the ranks, and
+            the leaves along whose tree they sum, if they do. The caller closes it.
     """
 
     task: StepTask
@@ -100,7 +100,7 @@ class WorkerContext:
     wishes: Callable[[], Wishes]
     room: Callable[[], None]
     written: Callable[[], None]
-    among: Callable[[str | None, Sequence[int]], Engine]
+    among: Callable[[str | None, Sequence[int], int | None], Engine]
 
 
 class Protocol(Closing):

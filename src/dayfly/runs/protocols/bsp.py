@@ -61,7 +61,9 @@ class Bsp(WholeModel):
         job, replica, task = worker.job, worker.replica, worker.task
         engine, leaves = worker.engine, worker.slices.leaves
         if task.virtual_workers is not None:
-            engine = self._along_tree = worker.among(None, range(task.world_size))
+            engine = self._along_tree = worker.among(
+                None, range(task.world_size), task.virtual_workers
+            )
         self.phases: list[StepPhase] = []
         for number, name in enumerate(job.phases):
             steps = Synchronous(

@@ -9,6 +9,9 @@ stage's replicas sum their flat buffers by the run's collective, bucket by bucke
 backward pass makes them whole. The **tail**, one small sum over all ranks, carries the loss and the
 wishes; where gradients are clipped, another one carries their norm.
 
+With virtual workers each of them is a micro-batch. Its gradient goes along the tree of all of them,
+and its loss has a place of its own in the tail, so that bits do not depend on the replicas.
+
 A worker that starts again reads its inputs from the message log and computes what is not there.
 What it sends that is there already stays as it is, so its peers redo nothing. If a stage has
 several replicas, their sums are in the log, too: then whole steps are not computed again, and a
@@ -28,7 +31,7 @@ from typing import Any, cast
 
 import torch
 
-from dayfly.batches import MicroBatch, micro_batches
+from dayfly.batches import MicroBatch
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.progress import LoggedSum
 from dayfly.runs.protocols.base import Protocol, WorkerContext
@@ -37,9 +40,10 @@ from dayfly.runs.protocols.staged_validation import StagedValidation
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.evaluation import HeldOut, Measures
 from dayfly.training.forward import divide
+from dayfly.training.leaves import LeafExchange
 from dayfly.training.replica import Wishes
-from dayfly.training.slices import Piece
 from dayfly.training.stages.compute import Micro, Norms, Stage
+from dayfly.training.stages.gradients import AddedUp, KeptApart
 from dayfly.training.stages.layers import StageModel
 from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
@@ -172,20 +176,32 @@ class Pipeline(Protocol):
             weighting=weighting,
             precision=worker.replica.precision,
         )
-        self._group = worker.among(f"s{stage}", line.layout.stage_ranks(stage))
-        self._buckets = Buckets(self._group, Exchange(self._stage.flat))
-        self._tail = LoggedSum(worker.engine, "tail", self._tail_of([]))
+        flat, leaves = self._stage.flat, line.virtual_workers
+        members = line.layout.stage_ranks(stage)
+        self._group = worker.among(f"s{stage}", members, leaves)
+        self._gradients: AddedUp | KeptApart
+        self._leaves: range | None = None
+        if leaves is None:
+            self._buckets = Buckets(self._group, Exchange(flat))
+            self._gradients = AddedUp(flat, self._buckets.ready)
+        else:
+            self._leaves = own = worker.slices.leaves
+            exchange = LeafExchange(flat, own, leaves)
+            self._buckets = Buckets(self._group, exchange)
+            self._gradients = KeptApart(flat, self._buckets.ready, exchange, len(own))
+        self._losses = [self._stage.part() for _ in range(leaves or 1)]
+        self._tail = LoggedSum(worker.engine, "tail", self._tail_of(Wishes()))
         self._norms = Norms(built.model, built.trained)
         self._norm = LoggedSum(worker.engine, "norm", self._norms.summed)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="dayfly-tail")
         # Passes wait for passes, and must not keep sums from their turn.
         everybody = range(line.layout.world_size)
-        self._passes = worker.among(None, everybody)
+        self._passes = worker.among(None, everybody, None)
         self._passage = Passage(line, self._stage_rank, self._passes, worker.channel)
 
-    def _tail_of(self, values: list[float]) -> torch.Tensor:
-        """Loss, wishes, and what the loss is divided by: as `Synchronous` has them."""
-        every = [*(values or [0.0] * 3), *self._stage.weights.tail]
+    def _tail_of(self, wishes: Wishes) -> torch.Tensor:
+        """Wishes, loss, and what it is divided by; of each leaf by itself, if there are any."""
+        every = [wishes.checkpoint, wishes.stop, *(x for one in self._losses for x in one)]
         return torch.tensor(every, dtype=torch.float64)
 
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
@@ -211,14 +227,15 @@ class Pipeline(Protocol):
         passes: list[Any] = []
         if computed:
             run = self._compute(step, of_tail, passes)
-            self.own_finite = math.isfinite(self._stage.loss)
+            self.own_finite = all(math.isfinite(one[0]) for one in self._losses)
         else:
             self._buckets.take()
             self._tail.take(step, of_tail)
         reduced = time.monotonic()
         here.faults.at(step, "reduced")
         self._stage.flat.spread()
-        loss, checkpoint, stop, *weights = self._tail.like_P.tolist()
+        (checkpoint, stop), losses = self._tail.like_P[:2].tolist(), self._tail.like_P[2:]
+        loss, *weights = [sum(of) for of in losses.reshape(len(self._losses), -1).T.tolist()]
         loss = divide(loss, weights, self._stage.flat.found)
         here.replica.unscale(self._stage.flat.found())
         if norm:
@@ -259,7 +276,7 @@ class Pipeline(Protocol):
         here, stage, stage_rank, line = self.worker, self._stage, self._stage_rank, self._line
         here.faults.at(step, "compute")
         batch = len(here.epochs.batch(step))
-        micros = micro_batches(batch, stage_rank.replica, line.replicas, line.micro_batches)
+        micros = line.passing(batch, stage_rank.replica)
         run = self._passage.run(
             step, "pipe", ORDERS[line.schedule], micros, again=of_tail is not None
         )
@@ -267,24 +284,23 @@ class Pipeline(Protocol):
         coming: list[Future[None]] = []
 
         def sum_tail() -> None:
-            values = [stage.loss, float(wishes.checkpoint), float(wishes.stop)]
-            self._tail.like_P.copy_(self._tail_of(values))
+            self._tail.like_P.copy_(self._tail_of(wishes))
             coming.append(self._beside.submit(self._tail.take, step, of_tail))
 
         samples = self._samples(step, batch, micros)
         under_way: dict[int, Micro] = {}
         last_number = micros[-1].number if micros else -1
+        self._losses = [[0.0] * len(one) for one in self._losses]
 
         def work(one: Work, received: torch.Tensor | None) -> torch.Tensor | None:
             began = time.monotonic()
             if one.what == FORWARD:
                 micro = under_way[one.micro_batch] = next(samples)
-                out = stage.forward(micro, step, stage_rank.replica, received)
+                out = self._forward(micro, step, received, last=micro.number == last_number)
             else:
                 micro = under_way.pop(one.micro_batch)
-                if micro.number == last_number:
-                    stage.flat.announce(self._buckets.ready)
-                out = stage.backward(micro, received) if stage.learns else None
+                with self._gradients.backward(micro):
+                    out = stage.backward(micro, received) if stage.learns else None
             ended = time.monotonic()
             here.spans.add(one.what, began, ended)
             passes.append((one.what[0], micro.number, began, ended))
@@ -295,13 +311,12 @@ class Pipeline(Protocol):
 
         try:
             stage.begin()
+            self._gradients.begin(micros, batch)
             if not (self._passage.last and micros):
                 sum_tail()  # the loss is another's
             run.carry_out(work)
             here.faults.at(step, "computed")
-            if not micros:
-                stage.flat.announce(self._buckets.ready)
-            stage.flat.end(sum(micro.samples for micro in micros) / batch)
+            self._gradients.end()
             self._buckets.finish()
             for one in coming:
                 one.result()
@@ -312,11 +327,27 @@ class Pipeline(Protocol):
             raise
         return run
 
+    def _forward(
+        self, micro: Micro, step: int, received: torch.Tensor | None, *, last: bool
+    ) -> torch.Tensor | None:
+        """The forward pass of a micro-batch, or of the last one; its loss is noted."""
+        stage, own = self._stage, self._leaves
+        leaf = None if own is None else own[micro.number]
+        drawn = (self._stage_rank.replica, micro.number) if leaf is None else (leaf, 0)
+        with self._gradients.forward(micro):
+            out = stage.forward(micro, step, drawn, received)
+        if leaf is not None or last:
+            self._losses[leaf or 0] = stage.part()
+        return out
+
     def _samples(self, step: int, batch: int, micros: tuple[MicroBatch, ...]) -> Iterator[Micro]:
         """The replica's micro-batches in their order, with samples at the two ends of the model."""
         passage = self._passage
         ends = passage.first or passage.last
-        pieces: Iterator[Piece] = self.worker.slices.pieces(step) if ends else iter(())
+        slices = self.worker.slices
+        pieces = (
+            piece for leaf in (slices.leaves if ends else ()) for piece in slices.pieces(step, leaf)
+        )
         for one in micros:
             x, y = next(pieces).batch if ends else (None, None)
             yield Micro(

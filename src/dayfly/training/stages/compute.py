@@ -4,7 +4,7 @@
     packed (bytes)   <- gradients of what came in  <-  gradients of what went out  backward
 
 The first stage begins with samples, the last one ends with the loss. The weights' gradients add up
-in a flat buffer (see `training.flat`), micro-batch by micro-batch in their order, so their bits
+in a flat buffer (see `training.stages.gradients`), in the order of the micro-batches, so their bits
 depend neither on the schedule nor on the cut: dropout is seeded for each layer by its number in the
 whole model. (FuncPipe section 3.2; GPipe section 2.)
 """
@@ -103,18 +103,17 @@ class _UnderWay:
 
 
 class Stage:
-    """The passes of one step at a time; `flat` has the gradients.
+    """The passes of one step at a time.
 
     Args:
         receives, sends: the forms of what comes in and of what goes out; None at the ends of the
             model.
-        flat: None: one of its own.
+        flat: takes the gradients, begun and ended by the caller; None: one of its own.
         precision: see `training.precision`.
 
     Attributes:
         scale: by which the loss is multiplied before the backward pass; the last stage's.
-        loss: of the step so far, weighted; the last stage's.
-        weights: of its parts, see `training.forward`.
+        loss: of the step so far, or since `part`, weighted; the last stage's.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class Stage:
         self.flat = FlatBuffer(built.model, tail=0) if flat is None else flat
         self._weighting = weighting
         self.loss = 0.0
-        self.weights = Weights(weighting)
+        self._weights = Weights(weighting)
         self._under_way: dict[int, _UnderWay] = {}
 
     @property
@@ -150,29 +149,35 @@ class Stage:
     def begin(self) -> None:
         """Begin a step in training mode."""
         self.model.train()
-        self.flat.begin()
-        self.loss = 0.0
-        self.weights = Weights(self._weighting)
         self._under_way.clear()
+        self.part()
+
+    def part(self) -> list[float]:
+        """Returns the loss of the micro-batches since the step's begin or the last such call, and
+        what it is divided by (see `training.forward`)."""
+        found = [self.loss, *self._weights.tail]
+        self.loss, self._weights = 0.0, Weights(self._weighting)
+        return found
 
     def forward(
-        self, micro: Micro, step: int, replica: int, received: torch.Tensor | None
+        self, micro: Micro, step: int, drawn: tuple[int, int], received: torch.Tensor | None
     ) -> torch.Tensor | None:
         """The forward pass of a micro-batch; bytes in, bytes out.
 
         Returns what the next stage gets; None at the last.
 
         Args:
+            drawn: by which numbers, beside step and layer, dropout is drawn.
             received: of a stage but the first.
         """
         leaves, values = self._enter(micro, received)
         with autocast(self._precision, self._device):
             for number, layer in self._built.layers:
-                seed_generators(DROPOUT, self._job.seed, step, replica, micro.number, number)
+                seed_generators(DROPOUT, self._job.seed, step, *drawn, number)
                 values = layer(values)
         if self._sends is None:
             passed = self.passed(values, micro.y)
-            weight = self.weights.part(micro.weight, passed.weight, micro.samples)
+            weight = self._weights.part(micro.weight, passed.weight, micro.samples)
             if weight:
                 values = passed.loss * (weight * self.scale)
                 self.loss += values.item() / self.scale
