@@ -268,7 +268,7 @@ class Settings(FunctionSettings):
             (self.compress != "none", f"--compress {self.compress}, which rounds by worker"),
             (
                 bool(self.cut and self.micro_batches),
-                "--micro-batches of a cut model, which they are themselves",
+                "--micro-batches of a cut model, whose micro-batches are the virtual workers",
             ),
             (sums, f"{self._channel_kind().usage}, whose server adds in an order of its own"),
         )
