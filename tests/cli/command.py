@@ -129,6 +129,16 @@ def processes(session: str) -> list[int]:
     return found
 
 
+def of_worker(rank: int, session: str) -> list[int]:
+    """Those whose standard output is a worker's log."""
+    found = []
+    for pid in processes(session):
+        with contextlib.suppress(OSError):  # it has ended
+            if f"worker-{rank}" in Path(f"/proc/{pid}/fd/1").readlink().name:
+                found.append(pid)
+    return found
+
+
 def nothing_left(session: str) -> bool:
     """Neither files nor processes nor cgroups."""
     return not (directory_of(session).exists() or processes(session) or cgroups(session))

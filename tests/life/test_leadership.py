@@ -16,6 +16,7 @@ from dayfly.life.leadership import HEAD, Deposed, Leadership, LeaderWatch, leade
 from dayfly.life.led_store import LedStore
 from dayfly.wire.stores.base import Store, StoreUnreachable, Version
 from dayfly.wire.stores.files import FileStore
+from tests.channels.kit import eventually
 from tests.store.places import s3
 
 #: Long enough that nobody is taken for dead by chance, as a machine under load may be.
@@ -63,10 +64,16 @@ def test_terms_count_and_one_that_was_released_is_followed_at_once(store: Store)
 @pytest.mark.usefixtures("elsewhere")
 def test_who_renews_its_term_keeps_it(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
+    waiting: list[str] = []
+
+    def note(text: str) -> None:
+        waiting.append(text)
+        eventually(lambda: head(store)["renewals"] != seen, "its thread renews the term")
+
     with Leadership.take(store, lease_s=1.0) as first:
-        waiting: list[str] = []
+        seen = head(store)["renewals"]
         with pytest.raises(RequestError, match=r"is being run by process \d+ on .*: stop it by"):
-            Leadership.take(store, note=waiting.append)
+            Leadership.take(store, note=note)
         first.check(renew=True)
         assert len(waiting) == 1, waiting
 
@@ -133,11 +140,12 @@ def test_what_an_earlier_leader_was_just_writing_is_overwritten(
 
 
 def test_the_thread_ends_with_the_term(tmp_path: Path) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())  # those of other tests may end at any time
     with Leadership.take(FileStore(tmp_path)) as leader:
         leader.check()
+        assert set(threading.enumerate()) - before
     leader.close()
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
 
 
 def test_a_damaged_head_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -159,11 +159,14 @@ def test_a_zygote_that_is_killed_again_and_again_is_replaced(
     tmp_path: Path, session_base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that none is ready, and forks what it is asked for, before it is killed.
-    (tmp_path / "loads_slowly.py").write_text("import time\ntime.sleep(1)\n")
+    go = tmp_path / "go"
+    (tmp_path / "loads_later.py").write_text(
+        f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     with (
         Session.open(session_base) as session,
-        LocalPlatform(session, tmp_path / "logs", preload=["loads_slowly"]) as platform,
+        LocalPlatform(session, tmp_path / "logs", preload=["loads_later"]) as platform,
     ):
         platform.invoke(call("solo", "echo"))
         killed: set[int] = set()
@@ -174,6 +177,8 @@ def test_a_zygote_that_is_killed_again_and_again_is_replaced(
             if zygote is not None and zygote.pid not in killed:
                 os.kill(zygote.pid, signal.SIGKILL)
                 killed.add(zygote.pid)
+            time.sleep(0.001)
+        go.touch()
         assert wait_for_all(platform, ["solo"])["solo"].outcome is Outcome.RETURNED
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,9 @@ from platform_testing import (
     wait_for_all,
 )
 
+from dayfly.life.platforms import local_call
 from dayfly.life.platforms.base import Outcome, Platform
+from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.processor import ATEN, Processor
 
 pytestmark = pytest.mark.long
@@ -77,15 +78,20 @@ def test_killed_from_outside(platform: Platform, tmp_path: Path, number: signal.
 
 
 def test_one_that_is_stopped_is_ended_and_never_comes_back(
-    platform: Platform, tmp_path: Path
+    platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert isinstance(platform, LocalPlatform)
     pid_file = tmp_path / "pid"
     platform.invoke(call("solo", "sleep", {"seconds": 30, "pid_file": str(pid_file)}))
     (pid,) = read_pids(pid_file)
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(0.2)
-    os.kill(pid, signal.SIGCONT)
-    assert platform.wait(1.0) == [], "one that goes on is let be"
+    solo = platform._monitor._calls["solo"]
+    with monkeypatch.context() as patient:
+        patient.setattr(local_call, "STOPPED_LOOKS", 10**6)
+        os.kill(pid, signal.SIGSTOP)
+        eventually("a look that finds it stopped", lambda: solo._stopped_looks)
+        os.kill(pid, signal.SIGCONT)
+        eventually("a look that finds it going on", lambda: not solo._stopped_looks)
+    assert platform.running() == ["solo"], "one that goes on is let be"
     os.kill(pid, signal.SIGSTOP)
     ended = wait_for_all(platform, ["solo"])["solo"]
     assert (ended.outcome, ended.detail) == (Outcome.KILLED, "stopped from outside, and so ended")

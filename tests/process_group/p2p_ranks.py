@@ -109,6 +109,7 @@ class Office:
 @contextmanager
 def office(kind: str = "files-tmpfs", size: int = 3) -> Iterator[Office]:
     """Open until the end; then each call was over once, and no thread is left."""
+    before = threads()
     with ExitStack() as stack:
         made = Office(kind, stack, size)
         yield made
@@ -118,9 +119,9 @@ def office(kind: str = "files-tmpfs", size: int = 3) -> Iterator[Office]:
             for call in member.calls:
                 call.error()
                 assert len(call.told) == 1
-    assert not threads()
+    assert not threads() - before
 
 
-def threads() -> list[str]:
+def threads() -> set[threading.Thread]:
     """Threads of such messages."""
-    return [one.name for one in threading.enumerate() if one.name.startswith("dayfly-p2p")]
+    return {one for one in threading.enumerate() if one.name.startswith("dayfly-p2p")}

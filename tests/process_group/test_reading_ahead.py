@@ -265,15 +265,16 @@ def test_what_finds_no_room_waits_for_its_reader(tmp_path: Path) -> None:
 
 
 class Late(ShapedChannel):
-    """A channel that takes the first message only once it is full of those after it."""
+    """A channel that takes the first message once it is full of those after it, and may go on."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel, ShapedLink(RATES))
-        self.full = threading.Event()
+        self.full, self.go = threading.Event(), threading.Event()
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:
         if key.step == 0 and key.operation.endswith("chunk-0"):
             assert self.full.wait(SOON_S)
+            assert self.go.wait(SOON_S)
         try:
             return super().put(key, header, payload)
         except NoRoom:
@@ -296,6 +297,7 @@ def test_a_letter_that_comes_late_to_a_full_channel_is_not_shut_out(tmp_path: Pa
             zero.send(torch.full((size,), float(number)), 1, 0, call)
         assert near.full.wait(SOON_S)
         assert not any(call.over for call in sends)
+        near.go.set()
         for number, size in enumerate(sizes):
             into, call = torch.zeros(size), Call()
             one.recv(into, 0, 0, call)
@@ -338,6 +340,7 @@ def test_close_ends_what_waits_for_room(tmp_path: Path) -> None:
             self.refused.set()
             raise NoRoom("full")
 
+    before = threads()
     with make(tmp_path, senders=2), Full(tmp_path, NAMESPACE) as channel:
         messages = PointToPoint(channel, 0, 2, timeout_s=SOON_S, check=lambda: None)
         calls = [Call() for _ in range(3)]
@@ -349,7 +352,7 @@ def test_close_ends_what_waits_for_room(tmp_path: Path) -> None:
             assert call.over
             with pytest.raises(WireError, match=r"rank 0, sending message . of tag 0 .*was closed"):
                 call.result()
-    assert not threads()
+    assert not threads() - before
 
 
 @pytest.mark.parametrize(("owner", "name"), [(IncomingMessages, "_take"), (Outgoing, "_carry")])

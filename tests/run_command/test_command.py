@@ -193,9 +193,8 @@ def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(tmp_path: P
 
 def test_a_function_killed_from_outside_starts_all_again(tmp_path: Path) -> None:
     with begun(tmp_path) as (process, session):
-        for pid in command.processes(session):
-            if "worker-1" in Path(f"/proc/{pid}/fd/1").readlink().name:
-                os.kill(pid, signal.SIGKILL)
+        for pid in command.of_worker(1, session):
+            os.kill(pid, signal.SIGKILL)
         assert process.stderr is not None
         lines = iter(process.stderr.readline, "")
         told = next(line for line in lines if "worker 1 was killed from outside" in line)
