@@ -150,7 +150,7 @@ def gone(pid: int) -> bool:
     """Whether a process ended; who is to wait for it does not matter."""
     try:
         return " Z " in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except OSError:  # it may be reaped between opening and reading
         return True
 
 

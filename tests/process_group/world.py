@@ -27,7 +27,7 @@ HUNG_S = 120.0
 #: Seconds for an interpreter to end.
 END_S = 60.0
 #: Seconds from the end of a process's connections to its own.
-DYING_S = 2.0
+DYING_S = 20.0
 
 
 @dataclass(frozen=True)
