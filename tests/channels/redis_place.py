@@ -88,7 +88,8 @@ class RedisPlace:
     def expiries_s(self) -> dict[str, int]:
         """Every key, and the seconds until it expires: -1 for never."""
         with self.client() as client:
-            return {key.decode(): client.ttl(key) for key in client.keys()}  # noqa: SIM118
+            found = {key.decode(): client.ttl(key) for key in client.keys()}  # noqa: SIM118
+        return {key: left_s for key, left_s in found.items() if left_s != -2}  # gone meanwhile
 
 
 class ShapedRedisPlace(RedisPlace):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from dayfly.wire.process_group import collectives, member
 from dayfly.wire.process_group.group import DayflyGroup
 from dayfly.wire.process_group.member import Member
 
-from .members_here import each, members
+from .members_here import LONG_S, each, members
 
 pytestmark = pytest.mark.long
 
@@ -215,9 +216,20 @@ def test_no_thread_is_left(channel: Channel) -> None:
     assert not ours() - before
 
 
-def test_ended_in_the_middle_of_a_wait(channel: Channel) -> None:
+@pytest.mark.parametrize("begun", [True, False])
+def test_ended_in_the_middle_of_a_wait(
+    channel: Channel, begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = threading.Event()
+
+    def telling(read: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (reads.set(), read(*given))[1]
+
+    for name in ("get", "fetch"):
+        monkeypatch.setattr(channel, name, telling(getattr(channel, name)))
     group = DayflyGroup(Member(channel, "0", [0, 1], 0, timeout_s=600))
     work = group.allreduce([torch.ones(4)])
+    assert not begun or reads.wait(LONG_S)
     group.abort()
     with pytest.raises(WireError, match="the group was aborted"):
         work.wait()

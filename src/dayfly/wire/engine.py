@@ -168,8 +168,8 @@ class Engine(Closing):
 
     def check(self) -> None:
         """Raise if waiting is of no use any more."""
-        if self._given_up is not None:
-            raise WireError("given up, as the step failed") from self._given_up
+        if (why := self._given_up) is not None:
+            raise WireError(f"given up, as the step failed: {type(why).__name__}: {why}") from why
         if self._interrupt is not None:
             self._interrupt()
 
