@@ -290,15 +290,16 @@ def test_a_missing_table_is_refused_with_the_command(place: DynamoPlace) -> None
 
 
 def test_a_table_of_another_shape_is_refused(place: DynamoPlace, worker: DynamoChannel) -> None:
+    other = f"other-{place.table}"
     worker._table._client.create_table(
-        TableName="other-shape",
+        TableName=other,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
     )
-    said = refusal("other-shape")
-    assert said.startswith("table other-shape has another key than box and name")
-    assert create_command("other-shape") in said
+    said = refusal(other)
+    assert said.startswith(f"table {other} has another key than box and name")
+    assert create_command(other) in said
 
 
 def test_a_table_that_keeps_for_ever_is_refused(place: DynamoPlace, worker: DynamoChannel) -> None:
