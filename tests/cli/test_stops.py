@@ -98,7 +98,7 @@ def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_rest(
     with training(slow, tmp_path) as (process, session):
         process.kill()
         process.communicate()
-        command.eventually("functions' end", lambda: not command.processes(session), 20.0)
+        command.eventually("functions' end", lambda: not command.processes(session))
     assert command.here("train", fast, "--run-dir", "other", cwd=tmp_path).returncode == 0
     assert command.nothing_left(session)
 
