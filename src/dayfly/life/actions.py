@@ -66,6 +66,27 @@ class AskToStop:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """A worker's attempt, for heartbeats.
+
+    Args:
+        asked: False: for none any more.
+    """
+
+    rank: int
+    attempt: int
+    asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndSilent:
+    """Fence a worker's attempt that has fallen silent, and end it."""
+
+    rank: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndAll:
     """Kill what runs; then the generation is to be told that all is `gone`."""
 
@@ -78,5 +99,5 @@ class Pass:
     point: str
 
 
-Action = Start | Tell | Commit | Trim | Decide | AskToStop | EndAll | Pass
+Action = Start | Tell | Commit | Trim | Decide | AskToStop | Ask | EndSilent | EndAll | Pass
 Actions = Iterator[Action]

@@ -65,6 +65,7 @@ _REMEDIES = {
     ),
     Outcome.LIFETIME: "raise --lifetime, so that a step and a start fit, or use more workers",
     Outcome.RETURNED: "raise --lifetime, so that more steps and a checkpoint fit",
+    Outcome.SILENT: "find out what stops functions there; their logs say how far they came",
     Outcome.KILLED: "find out what kills processes here, such as too little memory of the machine",
 }
 _GPU_REMEDY = (
@@ -89,12 +90,15 @@ class RestartPolicy(ABC):
         stops_in_order: whether workers that are asked to stop end by themselves, after a
             checkpoint; otherwise they are killed.
         hears_stop_s: longest time until a worker looks whether it is asked to stop.
+        heartbeat_s: between two heartbeats of a worker for which a peer waits; None: there are
+            none.
     """
 
     restart: Restart
     planned: Sequence[Outcome] = ()
     stops_in_order = True
     hears_stop_s: float = 0.0
+    heartbeat_s: float | None = None
 
     def died(self, ended: Ended, frontier: int, now: float) -> Verdict:
         """Counts a death, and decides what follows, where one starts again.
@@ -140,6 +144,10 @@ class Count:
         self.number += 1
         return self.number
 
+    def in_row(self, progress: int) -> int:
+        """Returns how many there are in a row by now; `progress` as of `add`."""
+        return self.number if progress == self._progress else 0
+
 
 @dataclass(slots=True)
 class Deaths(RestartPolicy):
@@ -151,6 +159,7 @@ class Deaths(RestartPolicy):
 
     restart: Restart = Restart.ONE
     hears_stop_s: float = 0.0
+    heartbeat_s: float | None = None
     patience: Patience = PATIENCE
     _all: Count = field(default_factory=Count)
     _by_function: dict[str, Count] = field(default_factory=dict)

@@ -103,7 +103,7 @@ def is_hand_over(ended: Ended) -> bool:
 
 def from_outside(ended: Ended) -> bool:
     """Whether a function was killed by somebody else or its platform: no fault of the job's."""
-    return ended.outcome in (Outcome.KILLED, Outcome.CANCELLED)
+    return ended.outcome in (Outcome.KILLED, Outcome.CANCELLED, Outcome.SILENT)
 
 
 def by_themselves(ends: Sequence[Ended], killed: Collection[str]) -> list[Ended]:
@@ -165,6 +165,7 @@ def in_words(ended: Ended) -> str:
         Outcome.LIFETIME: f"came to the end of its lifetime ({ended.detail})",
         Outcome.EXITED: f"ended itself ({ended.detail})",
         Outcome.KILLED: f"was killed from outside ({ended.detail})",
+        Outcome.SILENT: f"fell silent ({ended.detail})",
         Outcome.CANCELLED: f"was ended by its platform ({ended.detail})",
     }[ended.outcome]
     return f"{who} {what}"

@@ -22,14 +22,14 @@ class Fault:
     """Kill `what` when `worker` (a rank, or `wire.keys.COORDINATOR`) gets to `point` of `step`.
 
     Args:
-        what: "self" (kill -9 of the process), or "zygote" (the process from which the function was
-            forked, and then itself).
+        what: "self" (kill -9 of the process), "zygote" (the process from which the function was
+            forked, and then itself), or "stop" (SIGSTOP of the process, which may come back).
     """
 
     worker: Annotated[int, Range(SERVER)]
     step: int
     point: str
-    what: Literal["self", "zygote"] = "self"
+    what: Literal["self", "zygote", "stop"] = "self"
 
     def dump(self) -> dict[str, Any]:
         """For JSON; `Fault(**tree)` is the way back."""
@@ -58,4 +58,4 @@ class Faults:
                 from dayfly.life.platforms.local_function import current_zygote_pid
 
                 os.kill(current_zygote_pid(), signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSTOP if fault.what == "stop" else signal.SIGKILL)

@@ -2,6 +2,7 @@
 
     begins                                 Start 0, Start 1, …
     heard   records of a worker            Commit a checkpoint whose parts are all there
+            whom it waits for              Ask that one for heartbeats      silent: EndSilent
             rank 0's of an epoch           Decide whether the run goes on
     saw     functions ended, or a tick     ONE: Start the dead one again     ALL: EndAll
             the plan is to change          AskToStop: all end at the checkpoint of one step
@@ -29,6 +30,7 @@ from dayfly.life.deaths import DEATHS_OF_ONE_CAUSE, PATIENCE, Restart, RestartPo
 from dayfly.life.ends import GenerationEnd, by_themselves, in_a_line, is_hand_over, patience_s
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import DONE, FAILED, STOPPED, Report
+from dayfly.life.silence import Silence
 from dayfly.life.worker_state import Beginnings, Past, WorkerState
 from dayfly.specs.events import rank_of
 from dayfly.specs.generations import GenerationPlan
@@ -75,6 +77,7 @@ class Generation:
         self._past = past
         self._workers = [WorkerState(rank) for rank in range(plan.world_size)]
         self._began = Beginnings()
+        self._silence = Silence(policy.heartbeat_s, past.silences)
         self._lost_warm = 0  # workers that died while they waited
         self._leave_by: float | None = None
         self._take(plan, policy)
@@ -177,6 +180,7 @@ class Generation:
     def heard(self, report: Report) -> Actions:
         """A worker's report came in."""
         worker = self._workers[report.rank]
+        self._silence.hear(report, worker.attempt)
         for record in report.records:
             match record["kind"]:
                 case "start" | "warm" as kind:
@@ -252,6 +256,15 @@ class Generation:
             self.over = STOPPED
         else:
             yield from self._start_due(now)
+            yield from self._silence.look(self._workers, self._past.frontier, now)
+
+    def take(self, ended: Ended) -> bool:
+        """A function ended. Returns whether that counts: not if a later attempt has followed."""
+        invocation = ended.invocation
+        counts = invocation.attempt == self._workers[rank_of(invocation.function)].attempt
+        if counts:
+            self.ended.append(self._silence.cause_of(ended))
+        return counts
 
     def lose_channel(self, error: WireError, now: float) -> None:
         """The channel failed: all are to be ended."""

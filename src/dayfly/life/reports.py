@@ -44,6 +44,9 @@ GO = Key(FOREVER, "go", COORDINATOR, EVERYONE)
 _READ_S = 120.0
 _REPORT = "report-"
 
+#: Kind of a record: the worker lives, and waits for the ranks that are its `waits`.
+BEAT = "beat"
+
 
 def trimmed(step: int) -> Key:
     """The message that says: the log before `step` is gone, so there is room again."""
@@ -53,6 +56,16 @@ def trimmed(step: int) -> Key:
 def decided(step: int) -> Key:
     """The message that says what follows at the boundary after `step` steps."""
     return Key(step, "decided", COORDINATOR, EVERYONE)
+
+
+def asked(rank: int, attempt: int) -> Key:
+    """The message that asks a worker's attempt for heartbeats, as long as it is there."""
+    return Key(FOREVER, f"asked-{rank}-{attempt}", COORDINATOR, EVERYONE)
+
+
+def fenced(rank: int, attempt: int) -> Key:
+    """The message that says: this attempt is taken for dead, and another one follows it."""
+    return Key(FOREVER, f"fenced-{rank}-{attempt}", COORDINATOR, EVERYONE)
 
 
 class Reporter(Closing):

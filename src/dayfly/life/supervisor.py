@@ -25,7 +25,7 @@ from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Faults
 from dayfly.life.generation import FOLLOWED_S, Generation, Over
 from dayfly.life.platforms.base import Ended, Invocation, Platform
-from dayfly.life.reports import GO, STOP, STOPPED, decided, read_reports, trimmed
+from dayfly.life.reports import GO, STOP, STOPPED, asked, decided, fenced, read_reports, trimmed
 from dayfly.life.worker_state import Past
 from dayfly.life.workload import RunListener, Workload
 from dayfly.specs.events import rank_of
@@ -270,6 +270,13 @@ class Supervisor:
                         self._busy_until_s = time.monotonic() + _BUSY_S
                     else:
                         self.listener.stopping()
+                case actions.Ask(rank, attempt, True):
+                    cast.channel.tell(asked(rank, attempt))
+                case actions.Ask(rank, attempt, False):
+                    cast.channel.drop([asked(rank, attempt)])
+                case actions.EndSilent(rank, attempt):
+                    cast.channel.tell(fenced(rank, attempt))
+                    cast.platform.cancel(cast.plan.function(rank))
                 case actions.EndAll():
                     self._end_all()
                 case actions.Pass(step, point):
@@ -353,8 +360,9 @@ class Supervisor:
             ended += platform.wait(0.0 if number else timeout_s)
         for one in ended:
             for cast in casts:
-                if cast.has(one.invocation.function):
-                    cast.generation.ended.append(one)
+                if cast.has(one.invocation.function) and not cast.generation.take(one):
+                    rank = rank_of(one.invocation.function)
+                    self.listener.ended(cast.plan, rank, one, death=False)  # it is billed
         return bool(ended)
 
     def _running(self, cast: _Cast) -> Sequence[str]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dayfly.life.deaths import Count
+
 
 @dataclass(slots=True, kw_only=True)
 class Past:
@@ -22,6 +24,7 @@ class Past:
             that began before any was, for which their platform may have had to start itself, and of
             those after it. 0: there was none.
         warm_at: when the first function was warm, by the supervisor's clock in seconds.
+        silences: of each rank, without a completed step between them.
     """
 
     frontier: int = 0
@@ -32,6 +35,7 @@ class Past:
     first_start_s: float = 0.0
     later_start_s: float = 0.0
     warm_at: float = math.inf
+    silences: dict[int, Count] = field(default_factory=dict)
 
     @property
     def start_s(self) -> float:

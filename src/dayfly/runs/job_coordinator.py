@@ -127,7 +127,8 @@ class JobCoordinator(ChangingCoordinator):
 
     def _policy(self) -> Deaths:
         restart = Restart.ONE if self._replays(self._record) else Restart.ALL
-        return Deaths(restart, hears_stop_s=self._setup.pace.look_s)
+        pace = self._setup.pace
+        return Deaths(restart, hears_stop_s=pace.look_s, heartbeat_s=pace.heartbeat_s)
 
     def _replays(self, record: Record) -> bool:
         return replays(record.settings, self._channel_url(record))

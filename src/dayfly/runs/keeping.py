@@ -17,6 +17,7 @@ from dayfly.closing import Closing
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import Writer
 from dayfly.life.faults import Faults
+from dayfly.life.heartbeats import Heartbeats
 from dayfly.life.lifetimes import Lifetime
 from dayfly.life.reports import STOP, Reporter, trimmed
 from dayfly.runs.protocols.base import Protocol
@@ -37,6 +38,7 @@ class Keeping(Closing):
         task: of the attempt.
         began: when the attempt did, by `time.monotonic()`.
         check_share: called with step and tensors before they are written; may raise.
+        heartbeats: of the attempt, if it sends any.
 
     Attributes:
         last_step: of the checkpoint that was written last, or read.
@@ -55,6 +57,7 @@ class Keeping(Closing):
         *,
         began: float,
         check_share: Callable[[int, Tensors], None] = lambda step, share: None,
+        heartbeats: Heartbeats | None = None,
     ) -> None:
         self._task = task
         self._store = store
@@ -64,6 +67,7 @@ class Keeping(Closing):
         self._reporter = reporter
         self._spans = spans
         self._check_share = check_share
+        self._heartbeats = heartbeats
         self.last_step = task.checkpoint.step
         self.trimmed_step = task.trimmed_step
         self._written_at = time.monotonic() - task.checkpoint_age_s
@@ -180,8 +184,10 @@ class Keeping(Closing):
                 self.wait()
 
     def check(self) -> None:
-        """While waiting: raise HandOver if it is time to, or what hindered a checkpoint."""
+        """While waiting: raise HandOver if it is time to, Fenced, or what hindered a checkpoint."""
         self._lifetime.check()
+        if self._heartbeats is not None:
+            self._heartbeats.check()
         if self._part is not None and self._part.done():
             self._part.result()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.life.platforms.base import PLATFORMS
 from dayfly.runs.function_resources import FunctionResources, resources_of
 from dayfly.runs.functions import FunctionSettings, catalogue, price_list
 from dayfly.runs.pipelining import Pipelining
@@ -62,13 +63,14 @@ class Setup:
         priced_as = known.platform(price_list(settings))
         kind = channel_kind(channel_url)
         store = kind.priced_as(channel_url)
-        # How often workers report and look depends on what a request and they themselves cost.
+        # How often workers report, look and beat depends on what requests and they themselves cost.
         pace = Pace.of(
             [one.spec for one in resources],
             priced_as,
             None if store is None else known.store(store),
             workers=settings.workers,
             immediate=kind.immediate and all(one.rates is None for one in resources),
+            heartbeats=not kind.immediate and not PLATFORMS[settings.platform].ends_stopped,
         )
         return cls(
             settings=settings,

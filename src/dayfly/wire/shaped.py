@@ -14,6 +14,7 @@ from typing import TypeVar
 import torch
 
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.channels.wrapped import WrappedChannel
 from dayfly.wire.keys import HEADER_BYTES, Key
 from dayfly.wire.message import Header
 from dayfly.wire.shaping import IN_FLIGHT, ShapedLink
@@ -25,17 +26,14 @@ Result = TypeVar("Result")
 _AT_ONCE_S = 0.001
 
 
-class ShapedChannel(Channel):
+class ShapedChannel(WrappedChannel):
     """Any channel, at the rates of `way`; closed with this one."""
 
     def __init__(self, channel: Channel, way: ShapedLink) -> None:
-        super().__init__(channel.namespace)
-        self.abilities = channel.abilities
+        super().__init__(channel)
         if channel.immediate:
             self.abilities = replace(channel.abilities, in_flight=IN_FLIGHT)
-        self.zero_copy = channel.zero_copy
-        self.traffic = channel.traffic
-        self._channel = channel
+        self.immediate = False
         self._way = way
         # Seconds a byte that storing took at its fastest: put begins that much before its time.
         self._store_s_per_byte = float("inf")
@@ -73,37 +71,13 @@ class ShapedChannel(Channel):
             0
         ]
 
-    def copies(self, key: Key) -> int:
-        return self._channel.copies(key)
-
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
         self._way.ask_only()
-        return self._channel.stored(keys)
+        return super().stored(keys)
 
     def waiting(self, destination: int) -> Sequence[Key]:
         self._way.ask_only()
-        return self._channel.waiting(destination)
-
-    def drop(self, keys: Iterable[Key]) -> None:
-        self._channel.drop(keys)
-
-    def trim(self, before_step: int) -> None:
-        self._channel.trim(before_step)
-
-    def size_bytes(self) -> int:
-        return self._channel.size_bytes()
-
-    def served_s(self) -> float | None:
-        return self._channel.served_s()
-
-    def destroy(self) -> None:
-        self._channel.destroy()
-
-    def wake(self) -> None:
-        self._channel.wake()
-
-    def close(self) -> None:
-        self._channel.close()
+        return super().waiting(destination)
 
     def _down(
         self,

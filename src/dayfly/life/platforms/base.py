@@ -89,6 +89,7 @@ class Outcome(Enum):
     CANCELLED = "cancelled"  # killed by `cancel` or `close`
     EXITED = "exited"  # ended itself without a result: exit code or a fatal signal of its own
     KILLED = "killed"  # SIGKILL or SIGTERM from outside
+    SILENT = "silent"  # cancelled, as no heartbeat came; only the supervisor says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +189,9 @@ class Platform(Closing):
     Options: ClassVar[type] = NoOptions
     #: Whether functions share this machine, its cores and its memory.
     on_this_machine: ClassVar[bool] = False
+    #: Whether it ends functions that were stopped, so that they cannot come back, and `wait` tells
+    #: of them. Where it does not, workers send heartbeats.
+    ends_stopped: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -255,7 +259,11 @@ class Platform(Closing):
 
     @abstractmethod
     def cancel(self, function: str) -> None:
-        """Kills a running function; `wait` reports it. One that has ended is passed over."""
+        """Kills a running function; `wait` reports it. One that has ended is passed over.
+
+        Where a function cannot be killed, `wait` reports it all the same: what it does later does
+        no harm, as its attempt is fenced.
+        """
 
     @abstractmethod
     def running(self) -> Sequence[str]:

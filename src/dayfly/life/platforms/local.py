@@ -145,6 +145,7 @@ class LocalPlatform(Platform):
     name = "local"
     Options: ClassVar[type] = LocalOptions
     on_this_machine = True
+    ends_stopped = True
 
     @classmethod
     def open(cls, opening: Opening, options: LocalOptions) -> Self:

@@ -1,0 +1,115 @@
+"""A worker's heartbeats: signs of life, told while a peer waits for it and while it waits itself.
+
+    this worker waits for a peer          a heartbeat that names the peer
+    it is asked (`reports.asked`)         a heartbeat
+    it is fenced (`reports.fenced`)       it ends: another attempt follows it
+
+A thread looks at all this twice a heartbeat. It asks the channel only while the worker waits, or in
+a round that takes longer than half a heartbeat; so where rounds are short it costs nothing. What is
+made of heartbeats is in `silence`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from dayfly.closing import Closing
+from dayfly.errors import WireError
+from dayfly.life.reports import BEAT, Reporter, asked, fenced
+from dayfly.threads import start_thread
+from dayfly.wire.channels.wrapped import WatchedChannel
+from dayfly.wire.keys import SERVER
+
+
+class Fenced(Exception):
+    """Raised in an attempt that was taken for dead: its successor goes on from the run's state."""
+
+
+class Heartbeats(Closing):
+    """One attempt's heartbeats. Close it to end its thread.
+
+    Args:
+        channel: through which the worker waits.
+        reporter: that sends heartbeats.
+        rank, attempt, world_size: of the worker, and of its generation.
+        every_s: between two heartbeats.
+        begin: starts the thread; else somebody calls `look`.
+    """
+
+    def __init__(
+        self,
+        channel: WatchedChannel,
+        reporter: Reporter,
+        rank: int,
+        attempt: int,
+        world_size: int,
+        every_s: float,
+        *,
+        begin: bool = True,
+    ) -> None:
+        self._channel = channel
+        self._reporter = reporter
+        self._asked, self._fence = asked(rank, attempt), fenced(rank, attempt)
+        self._others = frozenset(range(world_size)) - {rank}
+        self._look_s = every_s / 2
+        self._quiet_looks = 0
+        self._round_at = time.monotonic()
+        self._fenced = False
+        self._failure: BaseException | None = None
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        if begin:
+            self._thread = start_thread(
+                self._run, name="dayfly-heartbeats", failed=lambda error: self._fail(error)
+            )
+
+    def round_ends(self) -> None:
+        """The worker has exchanged what a peer may wait for."""
+        self._round_at = time.monotonic()
+
+    def check(self) -> None:
+        """Ends what the worker does if that is of no use any more.
+
+        Raises:
+            Fenced: another attempt follows this one.
+            WireError: heartbeats cannot be sent.
+        """
+        if self._fenced:
+            raise Fenced
+        if self._failure is not None:
+            raise WireError("heartbeats cannot be sent any more") from self._failure
+
+    def look(self) -> None:
+        """Sends a heartbeat if one is due, or finds that this attempt is fenced."""
+        waits = self._waited_for()
+        in_round_s = time.monotonic() - self._round_at
+        if not waits and (in_round_s < self._look_s or not self._channel.told(self._asked)):
+            self._quiet_looks = 0
+        elif self._channel.told(self._fence):
+            self._fenced = True
+        elif self._quiet_looks:
+            self._quiet_looks = 0  # half a heartbeat after the last one
+        else:
+            self._reporter.add(BEAT, urgent=True, waits=sorted(waits))
+            self._quiet_looks = 1
+
+    def close(self) -> None:
+        """Ends the thread, once a heartbeat that is on its way was sent."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _waited_for(self) -> frozenset[int]:
+        found = self._channel.waited_for(self._look_s)
+        return self._others if SERVER in found else found & self._others
+
+    def _run(self) -> None:
+        while not (self._closing.wait(self._look_s) or self._fenced):
+            try:
+                self.look()
+            except WireError as error:  # nobody but `check` has to say so
+                return self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
