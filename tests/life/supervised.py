@@ -400,6 +400,7 @@ class Supervised:
         script: Restarts | None = None,
         lives: int = 1,
         list_every_s: float = 0.0,
+        heartbeat_s: float | None = None,
     ) -> None:
         self.log: list[str] = []
         self.starts: list[tuple[float, dict[str, Any]]] = []
@@ -410,7 +411,8 @@ class Supervised:
         self.store = FailingFiles(root, self.log)
         self.platform = Scripted(self, turns)
         self.listener = Told(self.log)
-        policy = script or Deaths(Restart.ONE if replays else Restart.ALL)
+        restart = Restart.ONE if replays else Restart.ALL
+        policy = script or Deaths(restart, heartbeat_s=heartbeat_s)
         self.workload = Trained(self, policy, lives)
         self._supervisor = Supervisor(
             workload=self.workload,

@@ -11,6 +11,7 @@ from dayfly.life import checkpoints
 from dayfly.life.ends import COMMIT_S
 from dayfly.life.generation import FAILED_GRACE_S, FOLLOWED_S, STOP_GRACE_S
 from dayfly.life.platforms.base import Outcome
+from dayfly.life.reports import BEAT, asked
 from dayfly.life.restarts import Restarts
 from dayfly.life.supervisor import LAST_S
 from dayfly.wire.keys import FOREVER
@@ -21,6 +22,7 @@ from tests.life.supervised import (
     STARTS,
     Happening,
     Supervised,
+    Turn,
     begins,
     caught_up,
     change_to,
@@ -631,6 +633,42 @@ def test_a_script_that_waits_with_its_start_stops_without_it(tmp_path: Path) -> 
     run = Supervised(tmp_path, *turns, script=Restarts(0), lives=3)
     assert run.to_end() == "stopped"
     assert len(run.starts) == 4, "of two generations"
+
+
+# --- heartbeats
+
+
+@pytest.mark.parametrize("replays", [True, False])
+def test_a_worker_that_falls_silent_is_fenced_before_it_is_ended(
+    tmp_path: Path, replays: bool
+) -> None:
+    waits = {"kind": BEAT, "waits": [1]}
+    seconds: list[Turn] = [[], *[[says(0, waits)], *[[]] * 19] * 7]
+    last = [DONE] if replays else []
+    run = Supervised(tmp_path, LEVEL, *seconds, *last, replays=replays, heartbeat_s=1.0)
+    assert run.to_end() == ("done" if replays else AGAIN)
+    begins, ends_it = run.later[:3], run.later[3:]
+    assert begins == ["tell asked-1-0 999999999", "tell fenced-1-0 999999999", "kill worker-1"]
+    if replays:
+        again = ["told 1 silent, a death", "at 0 again", "told invoked 1.1", "invoke 1.1 from 0"]
+        assert ends_it == [*again, *DONE_TOLD]
+    else:
+        assert ends_it[0] == "kill worker-0"
+        assert sorted(ends_it[1:3]) == ["told 0 cancelled", "told 1 silent, a death"]
+
+
+def test_who_is_not_waited_for_any_more_is_not_asked_any_more(tmp_path: Path) -> None:
+    there: list[bool] = []
+
+    def sees(run: Supervised) -> None:
+        there.append(bool(run.channel.stored([asked(1, 0)])))
+
+    waits = says(0, {"kind": BEAT, "waits": [1]})
+    beats: list[Turn] = [[sees], *[[says(1, {"kind": BEAT, "waits": []})], *[[]] * 19] * 7]
+    run = Supervised(tmp_path, LEVEL, [waits], [], *beats, [sees], DONE, heartbeat_s=1.0)
+    assert run.to_end() == "done"
+    assert there == [True, False]
+    assert run.later == ["tell asked-1-0 999999999", *DONE_TOLD]
 
 
 # --- a generation that warms up while another one trains

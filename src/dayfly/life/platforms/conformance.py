@@ -167,6 +167,14 @@ class PlatformConformance:
         platform.cancel("solo")
         assert wait_for_all(platform, ["solo"])["solo"].outcome is Outcome.CANCELLED
 
+    def test_one_that_is_stopped_does_not_come_back_where_that_is_promised(
+        self, platform: Platform
+    ) -> None:
+        if not platform.ends_stopped:
+            pytest.skip("workers send heartbeats there")
+        ended = run(platform, "stop_itself")
+        assert (ended.outcome, ended.result) == (Outcome.KILLED, None)
+
     def test_the_lifetime_bites(self, platform: Platform) -> None:
         ended = run(platform, "sleep", {"seconds": 600}, lifetime_s=0.3)
         assert ended.outcome is Outcome.LIFETIME

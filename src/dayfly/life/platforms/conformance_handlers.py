@@ -70,6 +70,12 @@ def exit_hard(payload: Json, context: Context) -> Json:
     os._exit(payload["code"])
 
 
+def stop_itself(payload: Json, context: Context) -> Json:
+    """Does nothing until somebody lets it go on."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return {}
+
+
 def interrupt(payload: Json, context: Context) -> Json:
     """As if somebody pressed Ctrl-C."""
     raise KeyboardInterrupt
