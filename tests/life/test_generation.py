@@ -123,6 +123,22 @@ def test_workers_that_stop_in_order_have_time_to(
 
 
 @pytest.mark.parametrize("restart", [ONE, ALL])
+def test_a_stop_waits_for_nobody_where_nobody_could_be_started(restart: Restart) -> None:
+    generation = begun(restart)
+    seen = {"running": [], "now": 1.0}
+    assert list(generation.saw(stop_asked=False, **seen)) == []
+    assert generation.over is None
+    assert list(generation.saw(stop_asked=True, **seen)) == [AskToStop()]
+    assert generation.over == "stopped"
+
+
+def test_a_stop_waits_for_one_that_died_and_starts_again() -> None:
+    generation = begun(ONE)
+    assert look(generation, KILLED, DONE_TOO, stop_asked=True)[-1] == Start(0, 1, 0)
+    assert generation.over is None
+
+
+@pytest.mark.parametrize("restart", [ONE, ALL])
 def test_workers_end_for_a_change_at_their_own_pace(restart: Restart) -> None:
     generation = begun(restart)
     assert look(generation, change_asked=True) == [AskToStop(changes=True)]

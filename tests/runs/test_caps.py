@@ -11,6 +11,7 @@ import pytest
 import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
+from dayfly.life.generation import STOP_GRACE_S
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
 from tests.runs.coordinator import killed
@@ -89,5 +90,7 @@ def test_a_budget_that_a_killed_coordinator_has_used_up_still_leaves_weights(
     assert (run.result.status, run.stop_reason) == ("stopped", "max-cost")
     assert run.result.steps > 0
     assert (directory / "weights.safetensors").is_file()
+    at = {one["kind"]: one["at"] for one in small.events(directory, "coordinator")}
+    assert at["over"] - at["stopping"] < STOP_GRACE_S, "there is nobody to wait for"
     with pytest.raises(RequestError, match=r"--max-cost .* it has spent"):
         dayfly.resume(directory, progress=False)

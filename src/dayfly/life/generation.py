@@ -245,6 +245,8 @@ class Generation:
         elif change_asked and not (self.changing or self.complete):
             self.changing = True
             yield actions.AskToStop(changes=True)
+        # Nobody runs, or will: such as where nothing is left to pay for a start.
+        nobody = not running and all(worker.start_at is None for worker in self._workers)
         if self.ended and (self._ending_since is not None or not self._stop_overdue(now)):
             yield from self._end_all(running, now)
         elif self.complete:
@@ -252,7 +254,7 @@ class Generation:
             self.over = DONE if done else STOPPED
             if self._failure is not None:
                 self.over = SureToFail(self._failure)
-        elif self._stop_overdue(now) or self._leaves_late(now):
+        elif self._stop_overdue(now, nobody) or self._leaves_late(now):
             self.over = STOPPED
         else:
             yield from self._start_due(now)
@@ -356,9 +358,9 @@ class Generation:
         if not running or waited_s >= longest_s or self._stop_overdue(now):
             yield actions.EndAll()
 
-    def _stop_overdue(self, now: float) -> bool:
-        """Whether the workers had their time to stop."""
-        return self._stop_by is not None and now >= self._stop_by
+    def _stop_overdue(self, now: float, nobody: bool = False) -> bool:
+        """Whether the workers had their time to stop; `nobody`: there are none."""
+        return self._stop_by is not None and (nobody or now >= self._stop_by)
 
     def _leaves_late(self, now: float) -> bool:
         """Whether functions live on that have nothing to do any more."""
