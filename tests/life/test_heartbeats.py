@@ -12,8 +12,8 @@ from dayfly.errors import WaitTimeout, WireError
 from dayfly.life import heartbeats
 from dayfly.life.heartbeats import Fenced, Heartbeats
 from dayfly.life.reports import BEAT, Reporter, asked, fenced, read_reports
+from dayfly.wire.channels import wrapped
 from dayfly.wire.channels.base import Channel, Namespace
-from dayfly.wire.channels.wrapped import WatchedChannel
 from dayfly.wire.keys import COORDINATOR, EVERYONE, SERVER, Key
 from dayfly.wire.message import Header
 
@@ -70,11 +70,12 @@ class Worker:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = Clock()
-        monkeypatch.setattr(heartbeats, "time", self.clock)
+        for module in (heartbeats, wrapped):
+            monkeypatch.setattr(module, "time", self.clock)
         self.memory = Memory()
-        self.channel = WatchedChannel(self.memory, self.clock.monotonic)
-        reporter = Reporter(self.channel, 1, 4, every_s=float("inf"))
-        self.beats = Heartbeats(self.channel, reporter, 1, 4, 3, EVERY_S, begin=False)
+        reporter = Reporter(self.memory, 1, 4, every_s=float("inf"))
+        self.beats = Heartbeats(self.memory, reporter, 1, 4, 3, EVERY_S, begin=False)
+        self.channel = self.beats.channel
 
     def waits(self, source: int, seconds: float, destination: int = 1) -> None:
         """Look every half heartbeat, in the middle of a wait."""
@@ -170,13 +171,12 @@ def test_a_fenced_attempt_says_nothing_any_more_and_ends(worker: Worker) -> None
 
 def test_a_thread_that_cannot_beat_ends_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory()
-    channel = WatchedChannel(memory)
 
     def stored(keys: Iterable[Key]) -> frozenset[Key]:
         raise WireError("the run's messages were removed")
 
     monkeypatch.setattr(memory, "stored", stored)
-    with Heartbeats(channel, Reporter(channel, 1, 4), 1, 4, 3, 0.01) as beats:
+    with Heartbeats(memory, Reporter(memory, 1, 4), 1, 4, 3, 0.01) as beats:
         assert beats._thread is not None
         beats._thread.join(10.0)
         with pytest.raises(WireError, match="cannot be sent any more") as found:

@@ -50,7 +50,7 @@ class Far(LocalPlatform):
         """The successor of a function that was stopped starts as that one comes back."""
         self._invoked[invocation.function] = invocation
         super().invoke(replace(invocation, function=_own(invocation)))
-        for name in self._given_up:
+        for name in self._given_up.keys() & self._monitor._calls.keys():
             os.kill(self._monitor._calls[name]._pid, signal.SIGCONT)
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:

@@ -18,6 +18,7 @@ from dayfly.closing import Closing
 from dayfly.errors import WireError
 from dayfly.life.reports import BEAT, Reporter, asked, fenced
 from dayfly.threads import start_thread
+from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.wrapped import WatchedChannel
 from dayfly.wire.keys import SERVER
 
@@ -30,39 +31,43 @@ class Heartbeats(Closing):
     """One attempt's heartbeats. Close it to end its thread.
 
     Args:
-        channel: through which the worker waits.
+        channel: of its generation.
         reporter: that sends heartbeats.
         rank, attempt, world_size: of the worker, and of its generation.
-        every_s: between two heartbeats.
+        every_s: between two heartbeats; None: there are none.
         begin: starts the thread; else somebody calls `look`.
+
+    Attributes:
+        sent: whether there are any.
+        channel: through which the worker is to wait for its peers.
     """
 
     def __init__(
         self,
-        channel: WatchedChannel,
+        channel: Channel,
         reporter: Reporter,
         rank: int,
         attempt: int,
         world_size: int,
-        every_s: float,
+        every_s: float | None,
         *,
         begin: bool = True,
     ) -> None:
-        self._channel = channel
+        self.sent = every_s is not None
+        self._watched = WatchedChannel(channel)
+        self.channel = self._watched if self.sent else channel
         self._reporter = reporter
         self._asked, self._fence = asked(rank, attempt), fenced(rank, attempt)
         self._others = frozenset(range(world_size)) - {rank}
-        self._look_s = every_s / 2
+        self._look_s = (every_s or 0.0) / 2
         self._quiet_looks = 0
         self._round_at = time.monotonic()
         self._fenced = False
         self._failure: BaseException | None = None
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        if begin:
-            self._thread = start_thread(
-                self._run, name="dayfly-heartbeats", failed=lambda error: self._fail(error)
-            )
+        if self.sent and begin:
+            self._thread = start_thread(self._run, name="dayfly-heartbeats", failed=self._fail)
 
     def round_ends(self) -> None:
         """The worker has exchanged what a peer may wait for."""
@@ -84,9 +89,9 @@ class Heartbeats(Closing):
         """Sends a heartbeat if one is due, or finds that this attempt is fenced."""
         waits = self._waited_for()
         in_round_s = time.monotonic() - self._round_at
-        if not waits and (in_round_s < self._look_s or not self._channel.told(self._asked)):
+        if not waits and (in_round_s < self._look_s or not self.channel.told(self._asked)):
             self._quiet_looks = 0
-        elif self._channel.told(self._fence):
+        elif self.channel.told(self._fence):
             self._fenced = True
         elif self._quiet_looks:
             self._quiet_looks = 0  # half a heartbeat after the last one
@@ -101,7 +106,7 @@ class Heartbeats(Closing):
             self._thread.join()
 
     def _waited_for(self) -> frozenset[int]:
-        found = self._channel.waited_for(self._look_s)
+        found = self._watched.waited_for(self._look_s)
         return self._others if SERVER in found else found & self._others
 
     def _run(self) -> None:

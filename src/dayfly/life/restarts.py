@@ -101,16 +101,22 @@ class LoopRestarts(RestartPolicy):
     Args:
         together: of all; has the bounds.
         workers: of a generation.
-        hears_stop_s: see `RestartPolicy`; of a loop.
+        hears_stop_s, heartbeat_s: see `RestartPolicy`; of a loop.
     """
 
     planned = (Outcome.LIFETIME,)
     stops_in_order = False
 
-    def __init__(self, together: Restarts, workers: int, hears_stop_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        together: Restarts,
+        workers: int,
+        hears_stop_s: float = 0.0,
+        heartbeat_s: float | None = None,
+    ) -> None:
         self.together = together
         self.restart = Restart.ALL
-        self.hears_stop_s = hears_stop_s
+        self.hears_stop_s, self.heartbeat_s = hears_stop_s, heartbeat_s
         self._workers = workers
         self._singly = Deaths(patience=together.patience)
         self._in_loop: dict[int, bool] = {}

@@ -37,8 +37,8 @@ class Keeping(Closing):
     Args:
         task: of the attempt.
         began: when the attempt did, by `time.monotonic()`.
+        heartbeats: of the attempt.
         check_share: called with step and tensors before they are written; may raise.
-        heartbeats: of the attempt, if it sends any.
 
     Attributes:
         last_step: of the checkpoint that was written last, or read.
@@ -56,8 +56,8 @@ class Keeping(Closing):
         spans: Spans,
         *,
         began: float,
+        heartbeats: Heartbeats,
         check_share: Callable[[int, Tensors], None] = lambda step, share: None,
-        heartbeats: Heartbeats | None = None,
     ) -> None:
         self._task = task
         self._store = store
@@ -186,8 +186,7 @@ class Keeping(Closing):
     def check(self) -> None:
         """While waiting: raise HandOver if it is time to, Fenced, or what hindered a checkpoint."""
         self._lifetime.check()
-        if self._heartbeats is not None:
-            self._heartbeats.check()
+        self._heartbeats.check()
         if self._part is not None and self._part.done():
             self._part.result()
 

@@ -62,7 +62,6 @@ from dayfly.training.stages.layers import build_stage
 from dayfly.training.state import state_digest, trained_names
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.channels.wrapped import WatchedChannel
 from dayfly.wire.execution import wait_patiently
 from dayfly.wire.shaped import shaped_channel, shaped_store
 from dayfly.wire.shaping import ShapedLink
@@ -118,18 +117,13 @@ class Worker:
         self, task: Task, context: Context, store: Store, channel: Channel, faults: Faults
     ) -> None:
         began = time.monotonic()
-        beat_s = task.pace.heartbeat_s
-        watched = None if beat_s is None else WatchedChannel(channel)
-        channel = watched or channel
         self._store = store
-        self._channel = channel
         self._faults = faults
         self._lifetime = Lifetime(context, renewed=task.renewed)
         self._reporter = Reporter(channel, task.rank, task.attempt, task.pace.report_s)
-        self._heartbeats: Heartbeats | None = None
-        if watched is not None and beat_s is not None:
-            who = task.rank, task.attempt, task.world_size
-            self._heartbeats = Heartbeats(watched, self._reporter, *who, beat_s)
+        who, beat_s = (task.rank, task.attempt, task.world_size), task.pace.heartbeat_s
+        self._heartbeats = Heartbeats(channel, self._reporter, *who, beat_s)
+        self._channel = channel = self._heartbeats.channel
         other = check_function(task.made_with, allow_other=task.allow_other_cpu)
         if other is not None:
             self._reporter.add("other cpu", urgent=True, text=other)
@@ -221,7 +215,7 @@ class Worker:
             digest = state_digest(*self._replica.state())
         start_s = time.monotonic() - began
         # Only those of whom something was heard are asked for heartbeats.
-        urgent = self._heartbeats is not None
+        urgent = self._heartbeats.sent
         self._reporter.add("start", urgent=urgent, step=self.step, seconds=start_s, digest=digest)
 
     def _wait_to_go(self, task: Task) -> Task:
@@ -266,8 +260,7 @@ class Worker:
         """Send what is still to be said, and end the threads."""
         with ExitStack() as stack:  # all of it, whichever fails; the last first
             stack.callback(self._reporter.close)
-            if self._heartbeats is not None:
-                stack.callback(self._heartbeats.close)
+            stack.callback(self._heartbeats.close)
             stack.callback(self._engine.close)
             stack.callback(self._protocol.close)
             stack.callback(self._slices.close)
@@ -285,11 +278,9 @@ class Worker:
 
     def _take_round(self) -> Wishes:
         self._fault_points.step, self._fault_points.operation = self.step, "grad"
-        if self._heartbeats is not None:
-            self._heartbeats.check()
+        self._heartbeats.check()
         granted = self._protocol.take(self.step)
-        if self._heartbeats is not None:
-            self._heartbeats.round_ends()
+        self._heartbeats.round_ends()
         steps = self._rounds.steps(self.step)
         self._watch.after_round(steps, own_finite=self._protocol.own_finite)
         stop = steps.stop

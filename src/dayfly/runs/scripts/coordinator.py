@@ -125,8 +125,8 @@ class ScriptCoordinator(RunCoordinator[ScriptRecord, _ScriptRecorder, ScriptRun]
         self._output = output
         self._steps_shown = False
         together = Restarts(record.settings.max_restarts, written=self._kept, where=self._where)
-        look_s = self._setup.pace.look_s
-        self.policy: LoopRestarts = LoopRestarts(together, record.settings.workers, look_s)
+        pace, workers = self._setup.pace, record.settings.workers
+        self.policy: LoopRestarts = LoopRestarts(together, workers, pace.look_s, pace.heartbeat_s)
         try:
             self._checkpoint = checkpoints.latest(self._store)
         except DayflyError as error:

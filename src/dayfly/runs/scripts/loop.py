@@ -29,6 +29,7 @@ from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.commits import Checkpoint
+from dayfly.life.heartbeats import Fenced
 from dayfly.life.lifetimes import HandOver, Lifetime
 from dayfly.life.reports import HANDED_OVER, STOPPED
 from dayfly.runs.engines import Engines
@@ -162,6 +163,7 @@ class Loop(Closing):
             process.reporter,
             self._spans,
             began=process.began,
+            heartbeats=process.heartbeats,
         )
         engines = Engines(
             channel, task, self._keeping.check, self._fault_points.after, self._spans.add
@@ -215,8 +217,10 @@ class Loop(Closing):
                 if self._position.first:
                     self._agree("batch", digest_of(batch), _OTHER_BATCH)
                     self._fault_points.operation = "grad"
+                self._process.heartbeats.check()
                 granted = self._protocol.take(self.step)
-        except HandOver:
+                self._process.heartbeats.round_ends()
+        except (HandOver, Fenced):
             raise Leave(HANDED_OVER, self.step, kept=False) from None
         self._position.add(self._losses.loss)
         self._evaluating = None
@@ -248,7 +252,7 @@ class Loop(Closing):
                 digest = digest_of(first, source.samples)
                 self._agree(held_out.operation("samples"), digest, _OTHER_SAMPLES)
                 found = self._protocol.validate(self.step, held_out)
-        except HandOver:
+        except (HandOver, Fenced):
             raise Leave(HANDED_OVER, self.step, kept=False) from None
         measures = result_of(found, shown.weighting.logged)
         self._position.add_measured(measures)
@@ -275,7 +279,7 @@ class Loop(Closing):
             self._keeping.wait()
             if self.step != self._task.checkpoint.step:  # from which this process began
                 self._keeping.wait_until_it_counts("the weights of all stages")
-        except HandOver:
+        except (HandOver, Fenced):
             raise Leave(HANDED_OVER, self.step, kept=False) from None
         store = self._process.store
         committed = checkpoints.latest(store)

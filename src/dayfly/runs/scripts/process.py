@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dayfly.life.faults import Faults
+from dayfly.life.heartbeats import Heartbeats
 from dayfly.life.platforms.base import Context
 from dayfly.life.reports import Reporter
 from dayfly.wire.channels.base import Channel
@@ -42,6 +43,7 @@ class ScriptProcess:
     """One attempt of one rank.
 
     Args:
+        channel: that of `heartbeats`.
         began: when, by `time.monotonic()`.
         closing: called in order once the script has ended.
         grouped: whether the script made process groups, which was told.
@@ -53,6 +55,7 @@ class ScriptProcess:
     context: Context
     faults: Faults
     reporter: Reporter
+    heartbeats: Heartbeats
     began: float
     closing: list[Callable[[], None]] = field(default_factory=list)
     grouped: bool = False

@@ -24,6 +24,7 @@ import torch.distributed as dist
 from dayfly.closing import Closing
 from dayfly.errors import DayflyError, RunFailed
 from dayfly.life.faults import Faults
+from dayfly.life.heartbeats import Heartbeats
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import DONE, KEPT_BY_RUN, Reporter
 from dayfly.runs.made_with import check_function
@@ -61,6 +62,10 @@ def main(payload: Json, context: Context) -> Json:
     site = site_of(task.channel, store, task.run, task.generation, task.token)
     way = ShapedLink(task.rates) if task.rates is not None else None
     channel = shaped_channel(channel_kind(task.channel).open(site, task.rank), way)
+    traffic = _TrafficReporter(channel, task, context, began, other)
+    who, beat_s = (task.rank, context.attempt, task.world_size), task.pace.heartbeat_s
+    heartbeats = Heartbeats(channel, traffic.reporter, *who, beat_s)
+    channel = heartbeats.channel
     join(
         Endpoint(
             channel=channel,
@@ -69,7 +74,6 @@ def main(payload: Json, context: Context) -> Json:
             wait_timeout_s=task.wait_timeout_s,
         )
     )
-    traffic = _TrafficReporter(channel, task, context, began, other)
     process = ScriptProcess(
         task=task,
         channel=channel,
@@ -77,6 +81,7 @@ def main(payload: Json, context: Context) -> Json:
         context=context,
         faults=faults,
         reporter=traffic.reporter,
+        heartbeats=heartbeats,
         began=began,
     )
     result: Json = {"status": DONE}
@@ -94,10 +99,12 @@ def main(payload: Json, context: Context) -> Json:
         # The process ends at once, so nothing else has to be let go of: to close the channel may
         # take as long as the peers need to read what is in it.
         with suppress(DayflyError):  # the first error is the one that counts
+            heartbeats.close()
             traffic.close()
         raise
     leave()
     faults.at(task.generation, "end")
+    heartbeats.close()
     traffic.close()
     channel.close()
     return result

@@ -91,16 +91,10 @@ class _Wait:
 
 
 class WatchedChannel(WrappedChannel):
-    """Any channel, of which it is known whose messages are waited for; for several threads.
+    """Any channel, of which it is known whose messages are waited for; for several threads."""
 
-    Args:
-        channel: whose messages are got.
-        clock: in seconds.
-    """
-
-    def __init__(self, channel: Channel, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self._clock = clock
         self._lock = threading.Lock()
         self._waits: dict[Key, _Wait] = {}
         self._came: dict[int, float] = {}
@@ -120,7 +114,7 @@ class WatchedChannel(WrappedChannel):
         Args:
             longer_s: how long somebody has waited at least, in seconds.
         """
-        now = self._clock()
+        now = time.monotonic()
         with self._lock:
             over = [
                 key
@@ -137,7 +131,7 @@ class WatchedChannel(WrappedChannel):
 
     def _during(self, key: Key, get: Callable[[], Result]) -> Result:
         with self._lock:
-            wait = self._waits.setdefault(key, _Wait(self._clock()))
+            wait = self._waits.setdefault(key, _Wait(time.monotonic()))
             wait.gets += 1
         came = True
         try:
@@ -148,7 +142,7 @@ class WatchedChannel(WrappedChannel):
         finally:
             with self._lock:
                 wait.gets -= 1
-                wait.ended = now = self._clock()
+                wait.ended = now = time.monotonic()
                 if came:
                     self._waits.pop(key, None)
                     self._came[key.source] = now
