@@ -22,6 +22,7 @@ from dayfly.life.platforms import local_call
 from dayfly.life.platforms.base import PLATFORMS, Ended, Invocation, Outcome
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.specs import pace
+from tests.run_command import scripts
 from tests.runs import small
 
 pytestmark = pytest.mark.long
@@ -158,3 +159,31 @@ def test_a_step_that_holds_pythons_lock_passes_in_the_end(
     assert ended == {"silent"}
     assert {one.outcome for one in far.came_back} == {Outcome.RETURNED}
     assert small.bits(run) == small.bits(undisturbed(2))
+
+
+SCRIPT = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("dayfly")
+for step in range(20):
+    total = torch.ones(3) * (step + dist.get_rank())
+    dist.all_reduce(total)
+    if step == 12 and dist.get_rank() == 1 and not os.path.exists("stopped"):
+        open("stopped", "w").close()
+        os.kill(os.getpid(), 19)
+torch.save(total, "total.pt")
+"""
+
+
+@pytest.mark.slow  # the same thread sends them, and the supervisor's part is in test_supervisor.py
+def test_a_rank_of_a_script_that_is_stopped_has_all_start_again(
+    far: type[Far], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the generation before come back to messages that are gone."""
+    monkeypatch.chdir(tmp_path)
+    given = {"platform": "far", "channel": f"dir://{tmp_path}/messages", "max_restarts": 0}
+    ran = scripts.run(tmp_path, SCRIPT, workers=2, **given)
+    assert ran.result.status == "done"
+    assert ran.result.restarts == 1
+    assert torch.load(tmp_path / "total.pt").tolist() == [39.0] * 3
+    assert {one.outcome for one in far.came_back} == {Outcome.RAISED}
+    assert all("were removed" in one.detail for one in far.came_back)
