@@ -18,6 +18,7 @@ from torch import nn
 from dayfly.callbacks.base import Callback, checked
 from dayfly.data.base import DataSource
 from dayfly.errors import RequestError
+from dayfly.misspelt import suggests
 
 Model = Callable[[], nn.Module]
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -44,6 +45,7 @@ class _LeftOut(int):
 _LEFT_OUT = _LeftOut(32)
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A described training run.

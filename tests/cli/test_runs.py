@@ -61,6 +61,15 @@ def test_runs_are_filtered_and_sorted(here: Path) -> None:
     assert "one of began_at, run_id" in told("--sort", "nothing", code=2)
 
 
+def test_a_run_that_was_killed_is_listed_with_the_epochs_that_it_told_of(here: Path) -> None:
+    change_record(here / "runs" / "a", status="running", result=None)
+    last = json.loads((RECORDED / "history.json").read_text())["epochs"][-1]
+    (row,) = json.loads(told("--status", "lost", "--json"))
+    assert (row["epochs"], row["val_loss"]) == (last["epoch"], last["val_loss"])
+    (here / "runs" / "b" / "run.json").write_text("{}")
+    assert "1970" not in told()
+
+
 def test_runs_are_compared_in_a_table_and_on_a_page(here: Path) -> None:
     found = json.loads(told("compare", "runs/a", "job-b", "--output", "both.html", "--json"))
     assert [run["run_id"] for run in found["runs"]] == ["job-a", "job-b"]

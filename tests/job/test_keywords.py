@@ -111,6 +111,28 @@ def test_a_name_that_is_none_is_refused_with_the_one_that_is_meant(
 
 
 @pytest.mark.parametrize(
+    ("called", "name", "meant"),
+    [
+        (dayfly.Job, "modle", "model"),
+        (dayfly.Job, "batch", "batch_size"),
+        (dayfly.parallel, "optimiser", "optimizer"),
+        (dayfly.callbacks.EarlyStopping, "monitr", "monitor"),
+        *(
+            (source, "pathh", "path")
+            for source in map(dayfly.data.READERS.get, dayfly.data.READERS)
+        ),
+    ],
+)
+def test_what_takes_no_settings_names_the_keyword_that_is_meant(
+    called: Callable[..., Any], name: str, meant: str
+) -> None:
+    with pytest.raises(dayfly.RequestError) as refused:
+        called(**{name: 1})
+    assert str(refused.value) == f"{called.__name__} has no {name}: do you mean {meant}?"
+    assert meant in inspect.signature(called).parameters
+
+
+@pytest.mark.parametrize(
     ("function", "name", "value", "said"),
     [
         ("train", "workers", "4", 'workers is "4": give a whole number'),

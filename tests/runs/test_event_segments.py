@@ -12,6 +12,7 @@ from dayfly.errors import RequestError
 from dayfly.life.leadership import Deposed
 from dayfly.runs.event_segments import EVERY_S, EventSegments, as_files
 from dayfly.runs.following import DirectoryEvents, StoreEvents
+from dayfly.runs.steering import KeptRun
 from dayfly.specs.events import Begun, EpochTold
 from dayfly.wire.stores.base import Buffer, StoreUnreachable, Version
 from dayfly.wire.stores.files import FileStore
@@ -47,6 +48,22 @@ def test_what_can_wait_goes_with_what_is_urgent_or_once_it_is_time(tmp_path: Pat
         "coordinator": [record("checkpoint", step=4)],
         "worker-1": [EPOCH, EPOCH],
     }
+
+
+def test_the_last_epoch_is_found_by_reading_back(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    run = KeptRun("run", store, None)
+    assert run.last_epoch() is None
+    segments = EventSegments(store)
+    for number in (1, 2, 3):
+        told = record("epoch", record={"epoch": number}, spans={})
+        segments.add("worker-0", [told, record("caught up", step=0)])
+        segments.add("coordinator", [record("checkpoint", step=4)])
+    last = run.last_epoch()
+    assert last is not None
+    assert last.epoch == 3
+    store.put("events/000000", b"no record")
+    assert run.last_epoch() == last, "earlier segments are not read"
 
 
 def test_the_next_life_goes_on_and_the_one_before_is_refused(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 from dayfly.callbacks.base import Callback, RunView
 from dayfly.callbacks.monitor import Monitor
 from dayfly.errors import RequestError
+from dayfly.misspelt import suggests
 
 #: The stop reason of `EarlyStopping`.
 EARLY_STOPPING = "early-stopping"
 
 
+@suggests
 class EarlyStopping(Callback):
     """Ends a run, done, once a value has not improved for `patience` validations.
 
@@ -55,6 +57,7 @@ class EarlyStopping(Callback):
             run.stop(EARLY_STOPPING)
 
 
+@suggests
 class ModelCheckpoint(Callback):
     """Keeps the weights of every n-th epoch, as `kept/epoch-N.safetensors`.
 
@@ -80,6 +83,7 @@ class ModelCheckpoint(Callback):
             run.keep(f"epoch-{record['epoch']}")
 
 
+@suggests
 class ProgressBar(Callback):
     """Shows how far a run is: epoch n/N, steps a second, time left, workers and dollars so far.
 

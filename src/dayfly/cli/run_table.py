@@ -99,9 +99,14 @@ def print_rows(
             str(row["epochs"]),
             *(_number(row[one], 4) for one in ("val_loss", *metrics)),
             _number(row["cost_usd"], 6),
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began_at"])),
+            _began(row["began_at"]),
         )
     console.print(table)
+
+
+def _began(at_s: float) -> str:
+    """For people; empty of a run that is damaged, which does not say."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s)) if at_s else ""
 
 
 def _number(value: Any, digits: int) -> str:

@@ -76,6 +76,8 @@ def _row(place: str) -> dict[str, Any]:
         if status == "running" and kept.runner is None:
             status = "lost"
         result = record.get("result") or {}
+        if status in ("running", "lost") and (last := kept.last_epoch()) is not None:
+            result = {**result, **last.record, "epochs": last.epoch, "steps": None}
         return {
             **{name: result.get(name, usual) for name, usual in _EMPTY.items()},
             "run_id": record["run_id"],

@@ -16,12 +16,14 @@ from typing import Any, ClassVar
 from dayfly.data.arrow import batch_of, pyarrow
 from dayfly.data.tables import Batch, Table, TableSource
 from dayfly.errors import RequestError, in_short
+from dayfly.misspelt import suggests
 
 _VALIDATION = ("validation", "val", "test")
 #: Rows that are looked at together.
 _ROWS = 2**14
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceFolder(TableSource):
     """A directory that `save_to_disk` of a Dataset or a DatasetDict made; read by pyarrow alone.

@@ -14,6 +14,7 @@ from dayfly.data.encoded import Encoded, Form
 from dayfly.data.files import found, needed, reading
 from dayfly.data.spool import Spool
 from dayfly.errors import RequestError
+from dayfly.misspelt import suggests
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32
@@ -21,6 +22,7 @@ _PIXELS = 3 * 32 * 32
 _RECORDS = 1000
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class CIFARFiles(DataSource):
     """A directory of `data_batch_1.bin` to `_5.bin` and `test_batch.bin`, or `train.bin, test.bin`.

@@ -13,12 +13,14 @@ import numpy as np
 
 from dayfly.data.tables import MISSING, Batch, Table, TableSource
 from dayfly.errors import RequestError, in_short
+from dayfly.misspelt import suggests
 
 #: Cells that are looked at together.
 _CELLS = 2**18
 _SUFFIXES = {".csv": ",", ".tsv": "\t"}
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class CSVFile(TableSource):
     """A table of text, UTF-8, in the form of Python's `csv`: cells may be in double quotes.

@@ -14,6 +14,7 @@ from dayfly.data.files import found, lines, needed
 from dayfly.data.spool import Spool
 from dayfly.data.words import Vocabulary, words_of
 from dayfly.errors import RequestError
+from dayfly.misspelt import suggests
 
 #: Columns of sentences, and of the label, by which a task is known; CoLA's files name none.
 _COLUMNS = (
@@ -28,6 +29,7 @@ _COLUMNS = (
 _VALIDATION = ("dev.tsv", "dev_matched.tsv")
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class GLUETask(DataSource):
     """A directory of `train.tsv` and `dev.tsv` of CoLA, SST-2, MRPC, QQP, MNLI, QNLI, RTE or STS-B.

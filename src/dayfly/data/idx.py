@@ -18,10 +18,12 @@ from dayfly.data.encoded import Encoded, Form
 from dayfly.data.files import found, needed, reading
 from dayfly.data.spool import Spool
 from dayfly.errors import RequestError
+from dayfly.misspelt import suggests
 
 _PIECE = 2**20
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class IDXFiles(DataSource):
     """A directory of `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, and those of `t10k`.

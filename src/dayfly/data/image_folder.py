@@ -13,6 +13,7 @@ import numpy as np
 from dayfly.data.base import DataSource, Samples
 from dayfly.data.encoded import CHANNELS, Blobs, Encoded, Form, pillow
 from dayfly.errors import RequestError, in_short
+from dayfly.misspelt import suggests
 
 #: Endings of files of images.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -21,6 +22,7 @@ _VALIDATION = ("val", "validation", "valid", "test")
 _TAIL = 4096
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder(DataSource):
     """Images in a folder a class; workers decode them. Classes count in alphabetical order.

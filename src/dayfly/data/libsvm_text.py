@@ -17,11 +17,13 @@ from dayfly.data.encoded import PAIR, Blobs, Encoded, Form
 from dayfly.data.files import lines
 from dayfly.data.spool import Spool
 from dayfly.errors import RequestError
+from dayfly.misspelt import suggests
 
 _LINE = re.compile(r"\s*[-+.\deE]+(\s+\d+:[-+.\deE]+)+\s*(#.*)?")
 _SUFFIXES = (".svm", ".libsvm", ".svmlight")
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class LIBSVMFile(DataSource):
     """A line a sample, which has the numbers that are not zero. It may be `.gz`, `.bz2` or `.xz`.

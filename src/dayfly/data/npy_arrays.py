@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from dayfly.data.base import DataSource, Samples
 from dayfly.errors import RequestError, in_short
+from dayfly.misspelt import suggests
 
 _NAMES = ("x_train", "y_train", "x_val", "y_val")
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class ArrayFiles(DataSource):
     """`x_train, y_train` and, maybe, `x_val, y_val`: `.npy` files of a directory, or one `.npz`."""

@@ -10,11 +10,13 @@ from typing import ClassVar
 from dayfly.data.arrow import batch_of, pyarrow
 from dayfly.data.tables import Batch, Table, TableSource
 from dayfly.errors import RequestError, in_short
+from dayfly.misspelt import suggests
 
 #: Rows that are looked at together.
 _ROWS = 2**14
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class ParquetFile(TableSource):
     """A table in a Parquet file. Lists of one length are one column of x, or of y."""

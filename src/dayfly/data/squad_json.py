@@ -15,10 +15,12 @@ from dayfly.data.files import found, needed, reading
 from dayfly.data.spool import Spool
 from dayfly.data.words import WORD, Vocabulary, words_of
 from dayfly.errors import RequestError, in_short
+from dayfly.misspelt import suggests
 
 _NAMES = {"train": "train-v1.1.json", "val": "dev-v1.1.json"}
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class SQuADFiles(DataSource):
     """A directory of `train-v1.1.json` and, to validate on, `dev-v1.1.json`.

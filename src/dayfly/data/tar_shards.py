@@ -22,11 +22,13 @@ from dayfly.data.encoded import Blobs, Encoded
 from dayfly.data.image_folder import SUFFIXES, checked, image_form
 from dayfly.data.spool import Spool
 from dayfly.errors import RequestError, in_short
+from dayfly.misspelt import suggests
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _IMAGES = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class TarShards(DataSource):
     """Shards of a directory, or of a pattern: `train-*.tar`, `train-{000..009}.tar`.

@@ -14,6 +14,7 @@ from dayfly.data.files import found, lines, needed
 from dayfly.data.spool import Spool
 from dayfly.data.words import END, Vocabulary
 from dayfly.errors import RequestError
+from dayfly.misspelt import suggests
 
 _NAMES = {
     "train": ("wiki.train.tokens", "wiki.train.raw"),
@@ -21,6 +22,7 @@ _NAMES = {
 }
 
 
+@suggests
 @dataclass(frozen=True, kw_only=True)
 class WikiText(DataSource):
     """A directory of `wiki.train.tokens` and `wiki.valid.tokens`, as text to continue.

@@ -14,6 +14,7 @@ from dayfly.callbacks.base import checked as checked_callbacks
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.life.faults import Fault
+from dayfly.misspelt import suggests
 from dayfly.planning.plan import Plan
 from dayfly.runs import launch
 from dayfly.runs.display import Display, StandardError, display_for
@@ -174,6 +175,7 @@ def resume(
     )
 
 
+@suggests
 def load(run: str | Path) -> Run:
     """Returns a run from its directory or store: done, stopped, failed, or still under way.
 

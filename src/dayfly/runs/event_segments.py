@@ -81,17 +81,21 @@ class EventSegments:
         self._due_s = self._now() + EVERY_S
 
 
-def read_segments(store: Store, after: str = "") -> Iterator[tuple[str, list[tuple[str, Json]]]]:
+def read_segments(
+    store: Store, after: str = "", *, last_first: bool = False
+) -> Iterator[tuple[str, list[tuple[str, Json]]]]:
     """Yields the segments of a run's store in order: the name, and for each record its event file.
 
     Args:
         store: the run's.
         after: the name of the last segment that is known already.
+        last_first: yield the last one first; each is read only when it is asked for.
 
     Raises:
         RequestError: names the object and line of what is no record.
     """
-    for info in store.list(FOLDER, after=after):
+    listed = store.list(FOLDER, after=after)
+    for info in reversed(list(listed)) if last_first else listed:
         if is_numbered(info.name.rpartition("/")[2]):
             yield info.name, _records(store.get(info.name), f"{store}/{info.name}")
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
 
 from dayfly.dataclass_json import check_kind
 from dayfly.errors import RequestError
+from dayfly.misspelt import meant
 
 #: In place of a plan: the run chooses it.
 AUTO = "auto"
@@ -175,9 +175,6 @@ def check_keywords(
     every = list(dict.fromkeys([*known, *(x.name for x in own if x.kind is x.KEYWORD_ONLY)]))
     for name, value in sorted(given.items()):
         if name not in known:
-            longer = [one for one in every if one.startswith(f"{name}_")]
-            near = longer or get_close_matches(name, every, n=1)
-            meant = f": do you mean {near[0]}?" if near else f": give one of {', '.join(every)}"
-            raise RequestError(f"there is no setting {name}{meant}")
+            raise RequestError(f"there is no setting {name}{meant(name, every)}")
         if value is not None:
             check_kind(kinds[name], value, name)

@@ -18,15 +18,19 @@ from dayfly.life.control import Request, ask
 from dayfly.life.leadership import LeaderWatch
 from dayfly.runs.changes import Changes
 from dayfly.runs.directory import RECORD, holder
+from dayfly.runs.event_segments import read_segments
+from dayfly.runs.events import told_events
 from dayfly.runs.following import DirectoryEvents, StoreEvents
 from dayfly.runs.home import USUAL, record_in
 from dayfly.runs.record import read_record
 from dayfly.runs.result import HANDING_OVER
-from dayfly.specs.events import ChangeAnswered, GenerationBegun
+from dayfly.specs.events import ChangeAnswered, EpochTold, GenerationBegun, event_from
 from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store
 from dayfly.wire.stores.files import FileStore
 
+#: Who tells of epochs, as all workers tell the same.
+_FIRST = "worker-0"
 #: Seconds between two looks at a run: in a directory, in a store.
 _LOOK_S, _FAR_LOOK_S = 0.2, 2.0
 #: How long somebody who looks on waits for the next coordinator of a run that was handed over.
@@ -127,6 +131,22 @@ class KeptRun:
         if self.directory is None:
             return StoreEvents(self.store)
         return DirectoryEvents(self.directory / "events")
+
+    def last_epoch(self) -> EpochTold | None:
+        """The latest epoch that its events tell of; None: they tell of none."""
+        if self.directory is None:
+            records = (
+                record
+                for _, segment in read_segments(self.store, last_first=True)
+                for of, record in reversed(segment)
+                if of == _FIRST and record.get("kind") == EpochTold.kind
+            )
+            told = (event_from(_FIRST, one, str(self.store)) for one in records)
+            return next((one for one in told if isinstance(one, EpochTold)), None)
+        file, last = self.directory / "events" / f"{_FIRST}.jsonl", None
+        for one in told_events(file, [EpochTold.kind]) if file.exists() else ():
+            last = one if isinstance(one, EpochTold) else last
+        return last
 
     @contextmanager
     def asking(self, asked: str) -> Iterator[None]:

@@ -25,6 +25,7 @@ from dayfly.life import checkpoints
 from dayfly.life.checkpoints import State
 from dayfly.life.commits import Checkpoint
 from dayfly.life.failure import raised_in
+from dayfly.misspelt import suggests
 from dayfly.runs.log_budget import replays
 from dayfly.runs.scripts.batches import samples_of
 from dayfly.runs.scripts.first_state import first_state, same_tensors
@@ -45,6 +46,7 @@ from dayfly.wire.pipelines.step import Layout
 _EVALUATED = 256
 
 
+@suggests
 @script_words()
 def parallel(
     model: nn.Module,
