@@ -101,7 +101,7 @@ def contended(size: SizeProfile, others_cores: float) -> SizeProfile:
         backward=tuple(line.times(factor) for line in size.backward),
         data=size.data.times(factor),
         apply=size.apply.times(factor),
-        step_s=_times(size.step_s, factor),
+        step_s=size.step_s.times(factor),
     )
 
 
@@ -117,14 +117,10 @@ def declined(
     if part == 1:
         return size
     up, down = (
-        replace(way, peak_bytes_per_s=_times(way.peak_bytes_per_s, part))
+        replace(way, peak_bytes_per_s=way.peak_bytes_per_s.times(part))
         for way in (size.up, size.down)
     )
     return replace(size, up=up, down=down)
-
-
-def _times(figure: Figure, factor: float) -> Figure:
-    return Figure(figure.value * factor, figure.low * factor, figure.high * factor, figure.count)
 
 
 #: No worker is so much faster than the average, however many there are.

@@ -22,90 +22,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from dayfly import dataclass_json, json_files
-from dayfly.dataclass_json import ABOVE_0, Bound, Count, Positive, Range, Real
+from dayfly.dataclass_json import ABOVE_0, Count, Positive, Range, Real
 from dayfly.errors import RequestError
 from dayfly.planning.affine import NOTHING as NOTHING
 from dayfly.planning.affine import Affine as Affine
 from dayfly.planning.conditions import Conditions
 from dayfly.planning.decline import check_decline
+from dayfly.planning.figures import Figure as Figure
+from dayfly.planning.figures import Transfer as Transfer
 from dayfly.planning.function_kinds import FunctionKind, ProfiledGpu, memory_label
 from dayfly.wire.shaping import Rates
 from dayfly.wire.streams import HostLink, ServingThread
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure, and how far it can be trusted.
-
-    value: the median. low, high: quartiles of what was measured. count: of measurements; 0: it was
-    not measured but written down.
-    """
-
-    value: float
-    low: float
-    high: float
-    count: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """Of measurements. Raises ValueError if there is none."""
-        ordered = sorted(values)
-        if not ordered:
-            raise ValueError("a figure of no measurements")
-        quarter = (len(ordered) - 1) // 4
-        return cls(median(ordered), ordered[quarter], ordered[-1 - quarter], len(ordered))
-
-    @classmethod
-    def given(cls, value: float) -> Self:
-        """One that somebody says."""
-        return cls(value, value, value, 0)
-
-    #: In files, a plain number stands for one that somebody says.
-    from_number = given
-
-    def check_read(self) -> None:
-        """Raises ValueError for a value outside its quartiles."""
-        if not self.low <= self.value <= self.high:
-            raise ValueError("give low <= value <= high")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """One direction of a function's way to the store.
-
-    A message of s bytes takes `latency_s + s / throughput(s)`, where the throughput saturates with
-    size: p (1 - exp(-t s)) (FasDL eq. 2), with p = peak_bytes_per_s and t = saturation_per_byte;
-    infinite t: p for any size. cpu_s, cpu_s_per_byte: CPU time that a message takes of its
-    function, which it has no more for computing.
-    """
-
-    latency_s: Figure
-    peak_bytes_per_s: Annotated[Figure, ABOVE_0]
-    saturation_per_byte: Bound = math.inf
-    cpu_s: float = 0.0
-    cpu_s_per_byte: float = 0.0
-
-    def throughput(self, nbytes: float) -> float:
-        """Bytes a second of a message of this size, its latency left out (FasDL eq. 2)."""
-        rate = -math.expm1(-self.saturation_per_byte * nbytes) if nbytes else 1.0
-        return self.peak_bytes_per_s.value * rate
-
-    def occupied_s(self, nbytes: float) -> float:
-        """How long a message of this size keeps the line busy."""
-        return nbytes / self.throughput(nbytes) if nbytes else 0.0
-
-    def message_s(self, nbytes: float) -> float:
-        """How long a message of this size takes alone."""
-        return self.latency_s.value + self.occupied_s(nbytes)
-
 
 VERSION = 1
 #: Computing beside others takes what it takes alone.
@@ -116,12 +50,17 @@ _ALONE = Figure.given(1.0)
 class LayerBytes:
     """One layer of the model; of a model that is no list of layers, all of it.
 
-    parameters: bytes of all parameters. trained: of those that get a gradient. buffers: such as
-    BatchNorm's statistics. Of each sample: activations: kept for the backward pass. output: passed
-    to the next layer. gradient: passed back to the layer before.
-
-    tensors: elements of each trained parameter, in the model's order; none given: all of `trained`
-    is one parameter of float32. moving: elements of all buffers; None: they are float32.
+    Attributes:
+        name: for people, such as `1 Linear`.
+        parameters: bytes of all parameters.
+        trained: bytes of the parameters that get a gradient.
+        buffers: bytes of all buffers, such as BatchNorm's statistics.
+        activations: bytes a sample that are kept for the backward pass.
+        output: bytes a sample that go to the next layer.
+        gradient: bytes a sample that go back to the layer before.
+        tensors: elements of each trained parameter, in the model's order; empty: `trained` is one
+            parameter of float32.
+        moving: elements of all buffers; None: they are float32.
     """
 
     name: str
@@ -144,10 +83,14 @@ class LayerBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What passes of so many samples took, in wall seconds: what a SizeProfile's lines go through.
+    """Wall seconds measured for one number of samples; a SizeProfile's lines go through them.
 
-    forward, backward: of each layer. data: to read the samples. held_mib: the most memory that such
-    a pass of the whole model takes while it lasts; None: nobody measured it.
+    Attributes:
+        samples: of the pass.
+        forward: of each layer.
+        backward: of each layer.
+        data: to read the samples.
+        held_mib: peak memory of a pass of the whole model, beside what stays; None: not measured.
     """
 
     samples: Count
@@ -166,23 +109,37 @@ class Pass:
 class SizeProfile:
     """Functions of one memory size.
 
-    memory_mib: None: not limited. cpu_cores: seconds of CPU time a second; None: not limited.
-    gpu_share: of the profile's GPU, on which passes are; None: they are on the CPU.
-    cpu_period_s: how often a function gets its share of the CPU anew, and how much it may use at
-    once follows from that; 0: evenly. forward, backward: of each layer, wall seconds of so many
-    samples. data: to read samples and put them together. apply: the optimizer's step, by bytes of
-    trained parameters. step_s: what a step takes beside all that. reduce_s_per_byte: to add a
-    contribution. up, down: its way to the store. sum_cpu_s: CPU seconds that an all-reduce takes by
-    itself, whatever it moves. pass_cpu_s: those of a pass of a stage beside its layers.
-    stage_message_cpu_s: those of a message between stages beside `up.cpu_s` or `down.cpu_s`; None:
-    nobody measured it. beta: how much longer computing takes while transfers are under way
-    (FuncPipe's). crowd: how many times the CPU time passes take while neighbours compute on
-    crowd_cores of the machine; 0: nobody measured that. jitter: the standard deviation of a pass,
-    relative to its time; 0: likewise. init_s: from the request to the handler. start_s: from there
-    to the first step, reading job, data and checkpoint. end_s: from the last step to the end,
-    writing the last checkpoint. Both are of one worker, with the whole model. base_mib: memory of a
-    worker before it has a model. rates: to which its way to the store is limited, if it is. passes:
-    what was measured, with its spread. conditions: of the machine meanwhile; None: nobody watched.
+    `start_s` and `end_s` are of one worker with the whole model.
+
+    Attributes:
+        memory_mib: None: not limited.
+        cpu_cores: seconds of CPU time a second; None: not limited.
+        cpu_period_s: seconds after which a function gets its share of the CPU anew, which bounds
+            what it may use at once; 0: the share is spread evenly.
+        gpu_share: of the profile's GPU, on which passes run; None: they run on the CPU.
+        forward: wall seconds of each layer, by samples.
+        backward: likewise.
+        data: seconds to read samples and put them together, by samples.
+        apply: seconds of the optimizer's step, by bytes of trained parameters.
+        step_s: seconds of a step beside all that.
+        reduce_s_per_byte: to add a contribution.
+        up: the link to the store.
+        down: the link from the store.
+        sum_cpu_s: fixed CPU seconds of an all-reduce, whatever it moves.
+        pass_cpu_s: CPU seconds of a stage's pass beside its layers.
+        stage_message_cpu_s: CPU seconds of a message between stages, beside `up.cpu_s` or
+            `down.cpu_s`; None: not measured.
+        beta: factor by which computing slows down while transfers are under way (FuncPipe's).
+        crowd: factor of the CPU time of passes while neighbours compute.
+        crowd_cores: cores of the machine on which the neighbours computed; 0: not measured.
+        jitter: standard deviation of a pass, relative to its time; 0: not measured.
+        init_s: from the request to the handler.
+        start_s: from the handler to the first step: reading job, data and checkpoint.
+        end_s: from the last step to the end: writing the last checkpoint.
+        base_mib: memory of a worker before it has a model.
+        rates: limits of its links to the store; None: not limited.
+        passes: what was measured, with its spread.
+        conditions: of the machine meanwhile; None: not watched.
     """
 
     memory_mib: Count | None
@@ -222,7 +179,9 @@ class SizeProfile:
 class Fit:
     """FasDL eq. 4: seconds of a step of B samples with M MiB: a (B + b) / (M + m).
 
-    error: mean relative error at the measured points.
+    Attributes:
+        a, b, m: as in the equation.
+        error: mean relative error at the measured points.
     """
 
     a: Positive
@@ -239,21 +198,41 @@ class Fit:
 class Profile:
     """A job on a platform, over a store.
 
-    job: its name. platform: where; imitate: whose limits and prices, if others'. channel: URL
-    without secrets, or the name of a store of the catalogue. listed: whether the model is a list of
-    layers, and can be cut. samples, validation_samples: of the data. sample_bytes: of one.
-    state_per_trained_byte: bytes of the optimizer's state for each that it trains. sizes: by
-    memory, rising. how: "measured", "catalogue" or "by hand". took_s: how long measuring took.
-    machine: on what. store: what messages take of the one thread of their store; None: it has none,
-    or nobody measured it. store_bytes_per_s: what the store carries each way for all functions
-    together; None: any. host: what functions on one machine share, if anything. decline:
-    (functions, part of a function's bandwidth that is left while so many run), linear between
-    (`planning.decline`). measures: numbers that a validation of one block sums, four and one a
-    metric of the job.
+    Predictions take the job's own batch size and epochs unless others are asked for.
 
-    batch_size (None: nobody said), epochs, accumulate, validate_every: the job's. clips: whether it
-    clips gradients. batch_per_worker: samples of a step of each worker, if the batch follows their
-    number; batch_size is one worker's then. A prediction is of these unless others are asked for.
+    Attributes:
+        job: its name.
+        platform: on which it was measured, or of whose row it was made.
+        imitate: platform whose limits and prices count; None: its own.
+        channel: URL without secrets, or the name of a store of the catalogue.
+        listed: whether the model is a list of layers, and can be cut.
+        samples: of the data, to train on.
+        validation_samples: of the data, to validate on.
+        sample_bytes: of one sample.
+        state_per_trained_byte: bytes of the optimizer's state for each trained byte.
+        layers: of the model, in order.
+        sizes: by memory, rising.
+        fit: FasDL's; None: too few sizes.
+        how: `measured`, `catalogue` or `by hand`.
+        took_s: seconds that measuring took.
+        machine: on which it was measured; None: on none.
+        store: load of a message on the one thread of its store; None: no such thread, or not
+            measured.
+        store_bytes_per_s: bandwidth of the store each way, for all functions together; None: not
+            limited.
+        host: what functions on one machine share; None: nothing.
+        decline: pairs (functions, part of a function's bandwidth that is left while so many run);
+            linear between them (`planning.decline`).
+        measures: numbers that a validation sums for each block: four, and one a metric.
+        gpu: of the functions; None: they have none.
+        flops: of each layer, by samples; empty: not known.
+        batch_size: the job's; None: nobody said.
+        epochs: the job's.
+        accumulate: the job's.
+        validate_every: the job's.
+        clips: whether the job clips gradients.
+        batch_per_worker: samples of a step of each worker, if the batch follows their number;
+            `batch_size` is one worker's then.
     """
 
     job: str

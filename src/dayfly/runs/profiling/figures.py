@@ -313,7 +313,7 @@ def _both(sums: Sequence[Json], what: str) -> int:
 
 def _laned(way: Transfer, slower: float, more_cpu_s: float) -> Transfer:
     return Transfer(
-        latency_s=_times(way.latency_s, slower),
+        latency_s=way.latency_s.times(slower),
         peak_bytes_per_s=way.peak_bytes_per_s,
         saturation_per_byte=way.saturation_per_byte,
         cpu_s=way.cpu_s + more_cpu_s,
@@ -359,8 +359,4 @@ def _around(value: float, each: Sequence[float]) -> Figure:
 
 
 def _figure(cpu_s: Sequence[float], share: float) -> Figure:
-    return _times(Figure.of(cpu_s), 1 / share)
-
-
-def _times(figure: Figure, factor: float) -> Figure:
-    return Figure(figure.value * factor, figure.low * factor, figure.high * factor, figure.count)
+    return Figure.of(cpu_s).times(1 / share)
