@@ -111,9 +111,13 @@ ITEM_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flat:
-    """buckets: elements of each, in the order in which they go out. whole_after: of each but the
-    last, how much of the backward pass is over when it is whole: so many layers, and a part of the
-    next. trained: elements that the optimizer trains.
+    """The flat buffer of gradients, in buckets.
+
+    Attributes:
+        buckets: elements of each, in the order in which they are sent.
+        whole_after: for each bucket but the last, the layers of the backward pass that are over
+            when it is whole; the fraction is of the next layer.
+        trained: elements that the optimizer trains.
     """
 
     buckets: tuple[int, ...]

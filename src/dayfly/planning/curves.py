@@ -141,8 +141,14 @@ def _reached(epochs: Array, losses: Array, aim: float) -> tuple[Sequence[float],
 
 @dataclass(frozen=True, slots=True)
 class _Curves:
-    """The best curve of each c, (C,) each: level: c. a, b: of the line; a is 0 where losses do not
-    fall. squares: of l's errors, each as far as its epoch counts."""
+    """The best curve of each c; all (C,).
+
+    Attributes:
+        level: c.
+        a: slope of the line; 0 where losses do not fall.
+        b: intercept of the line.
+        squares: sum of l's squared errors, weighted by how far each epoch counts.
+    """
 
     level: Array
     a: Array

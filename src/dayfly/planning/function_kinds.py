@@ -13,8 +13,12 @@ from dayfly.dataclass_json import Count, Matches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionKind:
-    """vcpus: of a function; None: what comes with its memory. gpu_share: of a GPU, of its memory
-    and of its time; None: no GPU."""
+    """What functions of one memory size may differ in.
+
+    Attributes:
+        vcpus: of a function; None: what comes with its memory.
+        gpu_share: of a GPU, of its memory and of its time; None: no GPU.
+    """
 
     vcpus: float | None = None
     gpu_share: float | None = None

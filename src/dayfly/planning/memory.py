@@ -80,20 +80,26 @@ _LOG_BYTES = 2**30
 class Holding:
     """What one worker of a stage holds, in bytes, and where that is in the code.
 
-    model: parameters and buffers (`training/replica.py`). gradients: the flat buffer
-    (`training/flat.py`), or the parameters' own under local SGD. leaves: those that are kept apart
-    (`training/leaves.py`). average: the buffer of a
-    round's exchange (`training/local_sgd.py`), and what else the protocol holds. state: the
-    optimizer's. before: where buffers were when the step began (`training/flat.py`).
-    gradient: the largest of a parameter, before it is added to the others. activations: kept for
-    the backward pass, of all micro-batches between their passes. work: what one pass needs beside
-    them; at least what a layer passes on and gets back. boundary: messages of a cut model that
-    come, wait or go (`wire/pipelines/slots.py`). wire: contributions under way
-    (`wire/summation.py`). residual: of compression (`training/compression/exchange.py`). samples:
-    read ahead (`training/sources.py`). validation: what a batch of it passes on. read: the
-    checkpoint, until the model is filled. copy: of this worker's share of a checkpoint
-    (`life/checkpoints.py`); a stage's is not copied. heap: freed and not given back, and lost
-    between blocks.
+    Attributes:
+        model: parameters and buffers (`training/replica.py`).
+        gradients: the flat buffer (`training/flat.py`), or the parameters' own under local SGD.
+        leaves: gradients of virtual workers that are kept apart (`training/leaves.py`).
+        average: the buffer of a round's exchange (`training/local_sgd.py`), and what else the
+            protocol holds.
+        state: the optimizer's.
+        before: buffers as they were when the step began (`training/flat.py`).
+        gradient: the largest of one parameter, before it is added to the flat buffer.
+        activations: kept for the backward pass, of all micro-batches between their passes.
+        work: of one pass beside the activations; at least a layer's output and its gradient.
+        boundary: messages of a cut model that come, wait or go (`wire/pipelines/slots.py`).
+        wire: contributions under way (`wire/summation.py`).
+        residual: of compression (`training/compression/exchange.py`).
+        samples: read ahead (`training/sources.py`).
+        validation: activations of a batch of it.
+        read: the checkpoint, until the model is filled.
+        copy: of this worker's share of a checkpoint (`life/checkpoints.py`); a stage's is not
+            copied.
+        heap: freed and not given back, and lost between blocks.
     """
 
     model: float

@@ -180,7 +180,9 @@ class Fit:
     """FasDL eq. 4: seconds of a step of B samples with M MiB: a (B + b) / (M + m).
 
     Attributes:
-        a, b, m: as in the equation.
+        a: of the equation, in MiB s a sample.
+        b: of the equation, in samples.
+        m: of the equation, in MiB.
         error: mean relative error at the measured points.
     """
 
@@ -212,7 +214,7 @@ class Profile:
         state_per_trained_byte: bytes of the optimizer's state for each trained byte.
         layers: of the model, in order.
         sizes: by memory, rising.
-        fit: FasDL's; None: too few sizes.
+        fit: time of a step by samples and memory; None: measured at too few sizes.
         how: `measured`, `catalogue` or `by hand`.
         took_s: seconds that measuring took.
         machine: on which it was measured; None: on none.

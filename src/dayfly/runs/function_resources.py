@@ -16,7 +16,12 @@ from dayfly.wire.shaping import Rates
 
 @dataclass(frozen=True, slots=True)
 class FunctionResources:
-    """spec: of the function, kept by where it runs. rates: of its way to the store; None: any."""
+    """What a function gets, and who keeps it to that.
+
+    Attributes:
+        spec: limits that the platform imposes.
+        rates: of the links to the store, which the worker imposes; None: not limited.
+    """
 
     spec: FunctionSpec
     rates: Rates | None

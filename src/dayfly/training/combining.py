@@ -41,8 +41,10 @@ _WAY_OUT = (
 class _Part:
     """The loss of some of the samples tried.
 
-    samples: how many. calls: of torch's losses. gradients: by the outputs, of these samples' rows;
-    none of a step.
+    Attributes:
+        samples: how many.
+        calls: of torch's losses.
+        gradients: by the outputs, of these samples' rows; none of a step.
     """
 
     samples: int

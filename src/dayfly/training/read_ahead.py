@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Piece:
-    """numbers: of its samples, of which the first are read; failed: one of them could not be."""
+    """Samples of one batch of a stream, as far as they are read.
+
+    Attributes:
+        epoch: of the batch.
+        numbers: of all its samples, in order.
+        samples: the first of them, which are read.
+        failed: whether one could not be read.
+    """
 
     epoch: int
     numbers: list[int]

@@ -181,7 +181,12 @@ def _least(
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """Numbers of workers of one memory size to look at. s, usd: of each at least."""
+    """Numbers of workers of one memory size to look at.
+
+    Attributes:
+        s: (N,), lower bounds of the seconds of a run.
+        usd: (N,), lower bounds of its dollars.
+    """
 
     memory_mib: int
     size: SizeProfile
@@ -253,7 +258,15 @@ def _sums(p: DataParallelProblem, size: SizeProfile, workers: Sequence[int]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Plans alike but for how they sum. ways: algorithm and K of each. s, usd: of each run."""
+    """Plans alike but for how they sum.
+
+    Attributes:
+        ways: algorithm and K of each.
+        s: seconds of each run.
+        usd: dollars of each run.
+        alike: the plan but for how it sums.
+        limits: that bind all of them.
+    """
 
     ways: Sequence[tuple[str, int | None]]
     s: Array

@@ -62,7 +62,13 @@ _LONG_S = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """candidates: of all planners. gap: the pipelines', certified. refused: why, by planner."""
+    """What the planners propose for one target.
+
+    Attributes:
+        candidates: of all planners.
+        gap: certified gap of the search for pipelines; 0: exact.
+        refused: reason by planner, of those that found nothing.
+    """
 
     candidates: tuple[Candidate, ...]
     gap: float = 0.0

@@ -46,7 +46,13 @@ from dayfly.runs.choosing.targets import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A plan's functions over another store. option: None: they cannot; why says so."""
+    """A plan's functions over another store.
+
+    Attributes:
+        store: of the catalogue.
+        option: the plan there; None: it cannot run there.
+        why: the reason why it cannot.
+    """
 
     store: str
     option: Option | None = None
@@ -55,8 +61,13 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperChoice:
-    """What a paper's method chooses for the same job. option: as dayfly predicts it; None: it
-    chooses nothing; why says so."""
+    """What a paper's method chooses for the same job.
+
+    Attributes:
+        method: name of the paper's method.
+        option: its plan as dayfly predicts it; None: it chooses nothing.
+        why: the reason why it chooses nothing.
+    """
 
     method: str
     option: Option | None = None
@@ -172,11 +183,18 @@ _SEARCHING = 0.7
 class Choice:
     """What was found.
 
-    front: of all targets together. chosen: of it. others: plans that are not on it, as one of the
-    front is faster and cheaper. considered: plans that the planners proposed; predicted: of these,
-    as `dayfly predict` does. gap: certified, of the search for pipelines within its model; 0:
-    exact. stores: the chosen one's functions over each other store. notes: what a person should
-    know, a sentence each.
+    Attributes:
+        job: its name.
+        targets: platforms and stores that were looked at.
+        asked: the query.
+        front: of all targets together.
+        chosen: the point of the front that the goal chooses.
+        others: plans that are not on the front, as one on it is faster and cheaper.
+        considered: number of plans that the planners proposed.
+        predicted: number of these that were predicted as `dayfly predict` does.
+        gap: certified, of the search for pipelines within its model; 0: exact.
+        stores: the chosen one's functions over each other store.
+        notes: what a person should know, a sentence each.
     """
 
     job: str

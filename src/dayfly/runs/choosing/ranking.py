@@ -119,9 +119,15 @@ def shorthand(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """front: of those that were predicted. chosen: of it. others: all that are not on the front, as
-    predicted, or expected where they were not. too_large: candidates that did not fit into memory
-    when they were predicted. predicted: how many were."""
+    """Candidates of all planners, the best of them predicted.
+
+    Attributes:
+        front: of the predicted ones.
+        chosen: the point of the front that the goal chooses.
+        others: all that are not on the front: as predicted, else as their planner expects.
+        predicted: number of predicted candidates.
+        too_large: number of candidates whose prediction did not fit into memory.
+    """
 
     front: Front[Option]
     chosen: Point[Option]
@@ -325,8 +331,14 @@ def least_times(front: Front[Option]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutLayer:
-    """name: the layer's. compute_s: of a micro-batch, forward and backward, in its stage's
-    functions. output_bytes: of a sample."""
+    """A layer, as a page draws it.
+
+    Attributes:
+        name: the layer's.
+        compute_s: of a micro-batch, forward and backward, in its stage's functions.
+        parameter_bytes: of all its parameters.
+        output_bytes: of a sample.
+    """
 
     name: str
     compute_s: float
@@ -336,7 +348,14 @@ class CutLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutStage:
-    """layers: numbers of its layers. peak_mib: of one of its functions."""
+    """A stage, as a page draws it.
+
+    Attributes:
+        layers: numbers of its layers.
+        replicas: functions that hold it.
+        memory_mib: of each of them; None: not limited.
+        peak_mib: predicted peak of one of them.
+    """
 
     layers: range
     replicas: int

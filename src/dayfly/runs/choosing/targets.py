@@ -46,11 +46,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """profile: of the job there. platform: whose prices. store: whose prices messages have; None:
-    they cost nothing, as nobody knows their price. own: the user's catalogue. notes: what a person
-    should know, a sentence each. group: the pattern of types of servers that it is one choice of;
-    empty: it was named. derived: which of its figures are derived from what is published, or lent
-    by another place, in words."""
+    """A platform and a store on which the job may run.
+
+    Attributes:
+        profile: of the job there.
+        platform: whose limits and prices count.
+        store: whose prices messages have; None: they cost nothing, as no price is known.
+        own: directory of the user's catalogue.
+        notes: what a person should know, a sentence each.
+        group: pattern of server types of which it is one choice; empty: it was named.
+        derived: names of its figures that were computed from published ones, or taken over from
+            another platform.
+    """
 
     profile: Profile
     platform: FunctionPlatform

@@ -17,7 +17,12 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """thread: of the training thread, in seconds. process: of all threads of the function."""
+    """Clocks of what a function computes.
+
+    Attributes:
+        thread: seconds of the training thread.
+        process: seconds of all threads of the function.
+    """
 
     thread: Callable[[], float]
     process: Callable[[], float]

@@ -106,9 +106,11 @@ class WorkerContext:
 class Protocol(Closing):
     """Takes the rounds of a worker. Made before the replica's state is loaded.
 
-    steps_when_written: whether it calls the worker's `written` before the replica's `step`, so
-    that a checkpoint needs no copies of what that changes. own_finite: whether this worker's own
-    losses of the round that was taken are finite, as far as it computed them.
+    Attributes:
+        steps_when_written: whether it calls the worker's `written` before the replica's `step`, so
+            that a checkpoint needs no copies of what that changes.
+        own_finite: whether this worker's own losses of the round that was taken are finite, as far
+            as it computed them.
     """
 
     steps_when_written: ClassVar[bool] = False
@@ -200,7 +202,13 @@ class Gathering:
                 here.engine.run(schedule, own, self._step, self._operation(number, leaf))
 
     def collect(self, number: int, rows: Rows, parts: Mapping[int, range]) -> None:
-        """Receives parts of a round. rows: of all samples. parts: each rank's samples."""
+        """Receives parts of a round.
+
+        Args:
+            number: of the round, within the gathering.
+            rows: of all samples.
+            parts: each rank's samples.
+        """
         for operation, whole, spans in self._spans(number, rows, parts):
             schedule = collect(self._root, spans, chunk=self._chunk)
             if len(schedule):

@@ -36,9 +36,13 @@ _PARTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """windows: where spans are drawn one by one, in seconds. bin_s: elsewhere, None if nowhere.
+    """How finely a timeline is drawn.
 
-    bins: how many there are. total: spans, steps and passes of the run.
+    Attributes:
+        windows: times in which spans are drawn one by one: begin and end, in seconds.
+        bin_s: width of a bin elsewhere; None: all is drawn one by one.
+        bins: number of bins.
+        total: number of spans, steps and passes of the run.
     """
 
     windows: tuple[tuple[float, float], ...]

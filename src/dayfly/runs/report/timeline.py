@@ -127,8 +127,14 @@ def timeline(
     running: bool,
     of_script: bool = False,
 ) -> Timeline:
-    """running: functions without an end are alive; else they were lost with their coordinator.
-    of_script: they ran a script, from where they were ready to their end."""
+    """Returns a run's bands, one for each function.
+
+    Args:
+        coordinator: its events.
+        workers: their events, by rank.
+        running: functions without an end are alive; else they were lost with their coordinator.
+        of_script: functions ran a script, from when they were ready to their end.
+    """
     drafts = _drafts(coordinator, workers, running=running, of_script=of_script)
     clock = _Clock(drafts)
     bands = tuple(draft.band(clock) for _, draft in sorted(drafts.items()))

@@ -17,7 +17,12 @@ _NOT_THE_SCRIPTS = ("__pycache__",)
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """entries: files and directories that were seen. newest_ns: the latest change of any."""
+    """State of a directory that changes when something is written below it.
+
+    Attributes:
+        entries: files and directories that were seen.
+        newest_ns: time of the latest change, in Unix nanoseconds.
+    """
 
     entries: int
     newest_ns: int

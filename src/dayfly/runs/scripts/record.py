@@ -43,7 +43,13 @@ def digest_of(source: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """file: absolute. module: its full name, if it was asked for by one. digest: of the file."""
+    """A script that functions run.
+
+    Attributes:
+        file: absolute path.
+        module: full name of the module, if it was named as one; None: it was named as a file.
+        digest: of the file.
+    """
 
     file: PathText
     module: str | None
@@ -144,9 +150,16 @@ FILES = "files"
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """directory: the run's files. stopped_by: the signal that ended it early, if one did. lives:
-    how often all workers lived. changed: the script is another one by now. sure_to_fail: whether
-    to go on with it would only fail again."""
+    """A script's run that is over.
+
+    Attributes:
+        directory: the run's.
+        result: what came of it.
+        stopped_by: number of the signal that ended it early; None: none did.
+        lives: how often all workers were started.
+        changed: whether the script has changed since.
+        sure_to_fail: whether a resume would only fail again.
+    """
 
     directory: Path
     result: Result

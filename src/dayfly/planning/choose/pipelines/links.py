@@ -53,9 +53,17 @@ _LESS = 1 - 1e-12
 class _Split:
     """A way to cut into B shards, with A replicas.
 
-    between_s: (L,), transfer before each layer; 0 before the first. fixed_s: sum of f and b. times:
-    M - 1. usd_per_s: of all containers. ring_s: of a shard's replicas, by its bytes, a number or an
-    array. least: t, r and s, at least; least_s: T.
+    Attributes:
+        way: the micro-batches.
+        replicas: A.
+        shards: B.
+        between_s: (L,), transfer before each layer; 0 before the first.
+        fixed_s: sum of f and b.
+        times: M - 1.
+        usd_per_s: of all containers.
+        ring_s: of a shard's replicas, by its bytes, a number or an array.
+        least: lower bounds of t, r and s.
+        least_s: lower bound of T.
     """
 
     way: MicroBatches
@@ -90,9 +98,11 @@ class _Split:
 class _Shards:
     """All shards that a split may have.
 
-    paces: (3, L + 1, L), t, r and s of a shard of the m + 1 layers before q, by q and m; with t and
-    r the transfer before it; inf where it does not fit. fit: (3, N), of those that do. shortest:
-    (3, L), of all so long shards or longer.
+    Attributes:
+        paces: (3, L + 1, L), t, r and s of a shard of the m + 1 layers before q, by q and m; with t
+            and r the transfer before it; inf where it does not fit.
+        fit: (3, N), the paces of those that fit.
+        shortest: (3, L), least paces of shards of at least so many layers.
     """
 
     split: _Split
@@ -103,8 +113,15 @@ class _Shards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """low, high: ends of t, r and s. within: (3, n), of shards that keep to high. least_s: C, at
-    least."""
+    """A part of the search: splits whose largest t, r and s lie between two ends.
+
+    Attributes:
+        of: the shards that it chooses from.
+        low: lower ends of t, r and s.
+        high: upper ends of t, r and s.
+        within: (3, n), paces of the shards that keep to `high`.
+        least_s: lower bound of C.
+    """
 
     of: _Shards
     low: Ends

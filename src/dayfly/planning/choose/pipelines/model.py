@@ -53,7 +53,13 @@ _OF_LEAST = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """usd_per_s: of one unit. cost: units of each option, rounded down. price: not rounded."""
+    """Prices of options as whole numbers of units.
+
+    Attributes:
+        usd_per_s: of one unit.
+        cost: units of each option, rounded down.
+        price: units of each option, not rounded.
+    """
 
     usd_per_s: float
     cost: Ints
