@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from docs import generated
 
+import dayfly
+from dayfly.callbacks.base import Callback, RunView
+from dayfly.callbacks.loggers import EpochLogger
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.store import StoreFacts
 from dayfly.cli.app import app
+from dayfly.data.base import DataSource
+from dayfly.life.platforms.base import Platform
+from dayfly.registry import Registry
+from dayfly.runs.deciders import Decider
+from dayfly.wire.channels.base import Channel, Messages
+from dayfly.wire.channels.kind import ChannelFactory, ChannelKind
+from dayfly.wire.collectives.base import Collective
+from dayfly.wire.stores.base import Store
 
 ROOT = Path(__file__).parents[1]
 LONGEST_README = 150
@@ -68,3 +85,35 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert 'href="contributing.html"' in (site / "architecture.html").read_text()
     assert 'href="benchmarks.html#planning"' in (site / "speed.html").read_text()
     assert "Adding a part" in (site / "contributing.html").read_text()
+
+
+#: What other packages derive from, or are given.
+_INTERFACES = (
+    *(Store, Platform, ChannelKind, ChannelFactory, Channel, Messages, Collective, Registry),
+    *(Callback, RunView, DataSource, Decider, EpochLogger, Catalogue, FunctionPlatform, StoreFacts),
+    *(getattr(dayfly, name) for name in dayfly.__all__ if name not in ("callbacks", "data")),
+)
+
+
+def callables(of: Any) -> Iterator[Callable[..., Any]]:
+    """A function, or the public methods of a class that it does not inherit."""
+    if not inspect.isclass(of):
+        yield of
+        return
+    for name, one in vars(of).items():
+        function = getattr(one, "__func__", one)
+        if inspect.isfunction(function) and not name.startswith("_"):
+            yield function
+
+
+@pytest.mark.parametrize("of", _INTERFACES, ids=lambda of: of.__name__)
+def test_arguments_and_errors_of_interfaces_are_lists(of: Any) -> None:
+    prose = []
+    for one in callables(of):
+        text = inspect.getdoc(one) or ""
+        names = [name for name in inspect.signature(one).parameters if name not in ("self", "cls")]
+        as_another = text.startswith("As `")
+        unlisted = len(names) > 1 and "Args:" not in text and not as_another
+        if unlisted or re.search(r"\b[Rr]aises? [A-Z]\w+(Error|Failed|Missing)\b", text):
+            prose.append(one.__qualname__)
+    assert prose == []

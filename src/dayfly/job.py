@@ -275,7 +275,12 @@ class Job:
         return tuple(self.step) if isinstance(self.step, Mapping) else ("",)
 
     def of_phase(self, name: str, phase: str) -> Any:
-        """A phase's value of a field that may have one for each phase; None if it has none."""
+        """Returns a phase's value of a field that may have one for each phase; None: it has none.
+
+        Args:
+            name: of the field.
+            phase: its name; empty: the job has one phase.
+        """
         value = getattr(self, name)
         return value.get(phase) if phase and isinstance(value, Mapping) else value
 

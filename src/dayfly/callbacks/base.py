@@ -111,10 +111,14 @@ class Callback:
         """
 
     def on_event(self, run: RunView, event: Event) -> None:
-        """Something happened (`dayfly.specs.events`). Called in a thread of the callback's own.
+        """Hears of an event, in a thread of the callback's own.
 
         It stalls nobody: at most 10,000 events wait, more are dropped and counted. Each worker
         tells of an epoch, so the same epoch may come several times.
+
+        Args:
+            run: the run.
+            event: of `dayfly.specs.events`.
         """
 
     def on_run_end(self, run: RunView) -> None:

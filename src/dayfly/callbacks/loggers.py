@@ -50,7 +50,12 @@ class EpochLogger(Callback):
 
     @abstractmethod
     def log(self, run: RunView, history: list[dict[str, Any]]) -> None:
-        """Logs an epoch: the last of the history."""
+        """Logs the last epoch.
+
+        Args:
+            run: the run.
+            history: one dict an epoch, as of `Run.history`.
+        """
 
 
 class _FileLogger(EpochLogger):

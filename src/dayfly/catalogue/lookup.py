@@ -119,9 +119,13 @@ class Catalogue:
         return name.partition(":")[0] in self.stores()
 
     def platform(self, name: str) -> FunctionPlatform:
-        """A platform, or a machine as a spot machine, as `vm-m5-large:spot`.
+        """Returns a platform, or a machine as a spot machine.
 
-        Raises RequestError if there is none, or a data file is wrong.
+        Args:
+            name: of the catalogue; `vm-m5-large:spot` is a spot machine.
+
+        Raises:
+            RequestError: there is none, or a data file is wrong.
         """
         one, colon, kind = name.partition(":")
         rows = self.rows("platforms", one)
@@ -147,7 +151,11 @@ class Catalogue:
         )
 
     def gpu(self, name: str) -> GpuFacts:
-        """A type of GPU. Raises RequestError if there is none, or a data file is wrong."""
+        """Returns a type of GPU.
+
+        Raises:
+            RequestError: there is none, or a data file is wrong.
+        """
         rows = self.rows("gpus", name)
         values: dict[str, Any] = {key: row.value for key, row in rows.items()}
         return GpuFacts(name=name, overridden=_own(rows), **values)
@@ -155,16 +163,21 @@ class Catalogue:
     def with_gpu(self, name: str) -> list[str]:
         """Returns names of platforms that give each function a GPU of a type, spot machines too.
 
-        Raises RequestError if the type is not known.
+        Raises:
+            RequestError: the type is not known.
         """
         self.rows("gpus", name)
         found = map(self.platform, (*self.platforms(), *self.spot_machines()))
         return [one.name for one in found if one.gpu == name and (one.gpus or 1) == 1]
 
     def store(self, name: str) -> StoreFacts:
-        """A store, or so many servers of a type, as `vm-m5-large:2`.
+        """Returns a store, or several servers of one type.
 
-        Raises RequestError if there is none, or a data file is wrong.
+        Args:
+            name: of the catalogue; `vm-m5-large:2` is two servers.
+
+        Raises:
+            RequestError: there is none, or a data file is wrong.
         """
         one, colon, count = name.partition(":")
         rows = self.rows("stores", one)

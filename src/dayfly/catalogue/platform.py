@@ -214,13 +214,20 @@ class FunctionPlatform:
         gpu_share: float | None = None,
         asynchronous: bool = False,
     ) -> None:
-        """Raise RequestError, with the limit, for what cannot be had on this platform.
+        """Checks that functions of the platform can have this; None is not checked.
 
-        What the catalogue has no limit for, or is None here, is not checked.
+        Nor is what the catalogue has no limit for.
 
         Args:
-            payload_bytes: of one invocation, which is asynchronous or waits for its result.
+            memory_mib: of a function.
+            vcpus: of a function.
+            lifetime_s: of a function.
+            payload_bytes: of one invocation.
             gpu_share: of one GPU.
+            asynchronous: whether the invocation does not wait for its result.
+
+        Raises:
+            RequestError: they cannot; with the limit.
         """
         if gpu_share is not None:
             self._check_gpu(gpu_share)

@@ -102,7 +102,11 @@ class StoreFacts:
         return replace(self, name=f"{self.name}:{count}", bytes_per_s=rate, servers=count)
 
     def check_priced(self) -> None:
-        """Raise RequestError if no source gives prices."""
+        """Checks that there are prices.
+
+        Raises:
+            RequestError: no source gives any.
+        """
         if not self.priced:
             raise RequestError(
                 f"the catalogue has no prices of store {self.name}: add usd_per_put and "
@@ -110,20 +114,40 @@ class StoreFacts:
             )
 
     def puts_usd(self, puts: int, size_bytes: int) -> float:
-        """Returns the price in USD of puts of so many bytes together; see `_units`."""
+        """Returns the price of puts in USD.
+
+        Args:
+            puts: how many.
+            size_bytes: of all of them together.
+        """
         return (self.usd_per_put or 0) * self._units(puts, size_bytes, self.put_unit_bytes)
 
     def gets_usd(self, gets: int, size_bytes: int) -> float:
-        """Returns the price in USD of gets of so many bytes together; see `_units`."""
+        """Returns the price of gets in USD.
+
+        Args:
+            gets: how many.
+            size_bytes: of all of them together.
+        """
         return (self.usd_per_get or 0) * self._units(gets, size_bytes, self.get_unit_bytes)
 
     def transfer_usd(self, up_bytes: int, down_bytes: int) -> float:
-        """Dollars for bytes moved."""
+        """Returns the price of a transfer in USD.
+
+        Args:
+            up_bytes: to the store.
+            down_bytes: from the store.
+        """
         up_usd, down_usd = self.usd_per_gb_up or 0, self.usd_per_gb_down or 0
         return (up_usd * up_bytes + down_usd * down_bytes) / _GB
 
     def storage_usd(self, stored_bytes: int, seconds: float) -> float:
-        """Dollars for bytes kept for a time."""
+        """Returns the price of storage in USD.
+
+        Args:
+            stored_bytes: that are kept.
+            seconds: how long they are kept.
+        """
         hour_usd = (self.usd_per_gb_hour or 0) + (self.usd_per_gb_month or 0) / _HOURS_A_MONTH
         return hour_usd * max(stored_bytes, self.storage_min_bytes or 0) / _GB * seconds / 3600
 

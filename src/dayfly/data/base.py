@@ -92,17 +92,30 @@ class DataSource(ABC):
 
     @abstractmethod
     def read(self) -> Samples:
-        """Returns the samples. Raises RequestError that names file, place in it, and remedy."""
+        """Returns the samples.
+
+        Raises:
+            RequestError: names the file, the place in it and the remedy.
+        """
 
     def look(self) -> Sequence[Column]:
         """Returns the columns, for people, also if `read` would refuse them; () if it is no table.
 
-        Raises RequestError.
+        Raises:
+            RequestError: the file cannot be read.
         """
         return ()
 
     def whole(self, name: str, least: int) -> None:
-        """Raises RequestError unless an option is a whole number from `least`."""
+        """Checks that an option is a whole number.
+
+        Args:
+            name: of the field.
+            least: smallest number.
+
+        Raises:
+            RequestError: it is none, or is smaller.
+        """
         value = getattr(self, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise RequestError(f"{name}={value!r}: give a whole number from {least}")

@@ -63,10 +63,14 @@ class Table(ABC):
 
     @abstractmethod
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
-        """The columns of these names, batch by batch. Raises RequestError."""
+        """Yields the columns of these names, batch by batch.
+
+        Raises:
+            RequestError: the file is damaged.
+        """
 
     def refusal(self, text: str, at: int | None = None) -> RequestError:
-        """An error that names the file, and the place in it."""
+        """Returns an error that names the file and the place in it."""
         where = f", {self.unit} {at}" if at is not None else ""
         return RequestError(f"{self.path}{where}: {text}")
 
@@ -138,7 +142,11 @@ class TableSource(DataSource):
 
     @abstractmethod
     def table(self, path: Path) -> Table:
-        """Opens the table of a file. Raises RequestError."""
+        """Opens the table of a file.
+
+        Raises:
+            RequestError: it cannot be read.
+        """
 
     def tables(self) -> tuple[Table, Table | None]:
         """Opens the table to train on, and the one to validate on if there is one."""

@@ -166,13 +166,16 @@ class Plan:
 
     @classmethod
     def load(cls, tree: Any, origin: str = "plan") -> Self:
-        """From what `dump` gave, or a person wrote.
+        """Returns the plan of what `dump` gave, or a person wrote.
 
-        Raises RequestError, which names the origin, for what is missing, not known, or of a wrong
-        kind or sign. Names of settings are checked where they are used.
+        Names of settings are checked where they are used.
 
         Args:
-            origin: what it is, in errors.
+            tree: from JSON.
+            origin: names it in errors.
+
+        Raises:
+            RequestError: a key is missing or not known, or its value of a wrong type or sign.
         """
         rest = json_files.versioned(
             tree, "version", VERSION, origin, remedy="make it anew with dayfly predict"
@@ -187,10 +190,22 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str | bytes, origin: str = "plan") -> Self:
-        """From a file's text. Raises RequestError as `load` does, and for what is no JSON."""
+        """Returns the plan of a file's text.
+
+        Args:
+            text: of the file.
+            origin: names it in errors.
+
+        Raises:
+            RequestError: as of `load`, or it is no JSON.
+        """
         return cls.load(json_files.parse(text, origin), origin)
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """From a file. Raises RequestError as `parse` does, and for what cannot be read."""
+        """Returns the plan of a file.
+
+        Raises:
+            RequestError: as of `parse`, or the file cannot be read.
+        """
         return cls.parse(json_files.read_bytes(file), str(file))

@@ -206,12 +206,14 @@ class Decisions:
         return bool(self._deciders)
 
     def at(self, boundary: Boundary) -> Decision:
-        """What is decided at a boundary: as it was stored, or else asked now, and stored.
+        """Returns what is decided at a boundary: as it was stored, or else asked now, and stored.
 
         After the last epoch a run ends anyway, without a reason; with more epochs it is another
         question.
 
-        Raises RequestError for a stored decision that is damaged, StoreError if it cannot be kept.
+        Raises:
+            RequestError: the stored decision is damaged.
+            StoreError: the decision cannot be stored.
         """
         last = "-last" * boundary.last
         name = f"{FOLDER}/{boundary.step:09d}-{self._digest[:12]}{last}.json"

@@ -49,7 +49,12 @@ class Listeners(Closing):
         self._note = note
 
     def publish(self, source: str, event: Event) -> None:
-        """Tells all listeners of an event."""
+        """Tells all listeners of an event.
+
+        Args:
+            source: who tells it: `coordinator` or `worker-3`.
+            event: of `dayfly.specs.events`.
+        """
         self._told_at_once(source, event)
         for one in self._queues:
             one.put(source, event)
@@ -68,9 +73,10 @@ class Listeners(Closing):
 
 
 def chosen(named: Sequence[str | Listener]) -> list[Listener]:
-    """Listeners as a user gives them: functions, or names of the registry.
+    """Returns the listeners that a user gives: functions, or names of the registry.
 
-    Raises RequestError for a name that is not known, and for what cannot be called.
+    Raises:
+        RequestError: a name is not known, or a listener cannot be called.
     """
     found: list[Listener] = []
     for one in named:

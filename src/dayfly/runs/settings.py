@@ -199,7 +199,11 @@ class Settings(FunctionSettings):
         return collective(self.algorithm, self.aggregators, self.members, self.virtual_workers)
 
     def changed(self, **changes: Any) -> Self:
-        """With these changes, and what follows of them. Raises RequestError as new ones do."""
+        """Returns them with these changes, and with what follows from the changes.
+
+        Raises:
+            RequestError: they cannot be combined.
+        """
         changed = dict(changes)
         if changed.get("collective", K_REDUCE) != K_REDUCE:
             changed.setdefault("aggregators", None)  # those so far are of no use to it

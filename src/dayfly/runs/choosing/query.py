@@ -208,7 +208,11 @@ class PlanQuery:
         ]
 
     def merging(self) -> Merging:
-        """How layers are merged. Raises RequestError for what cannot be."""
+        """Returns how layers are merged.
+
+        Raises:
+            RequestError: they cannot be merged so.
+        """
         most = MOST_LAYERS if self.merge_layers is None else self.merge_layers
         return Merging(most, self.merge_by)
 

@@ -117,7 +117,15 @@ class Messages(ABC):
 
     @abstractmethod
     def get_bytes(self, key: Key, timeout_s: float) -> bytes:
-        """Returns a message of dtype uint8, of one dimension whose size is not known; as `get`."""
+        """Returns a message of dtype uint8, of one dimension whose size is not known.
+
+        Args:
+            key: of the message.
+            timeout_s: longest wait for it.
+
+        Raises:
+            WireError: as of `get`.
+        """
 
     @abstractmethod
     def stored(self, keys: Iterable[Key]) -> frozenset[Key]:
@@ -156,7 +164,15 @@ class Messages(ABC):
             self.put_bytes(key, b"")
 
     def put_bytes(self, key: Key, data: bytes) -> bool:
-        """Stores plain bytes, such as a report in JSON; as `put`."""
+        """Stores plain bytes, such as a report in JSON.
+
+        Args:
+            key: of the message.
+            data: the bytes.
+
+        Returns:
+            As of `put`.
+        """
         return self.put(key, Header(key.operation, torch.uint8, (len(data),)), memoryview(data))
 
 

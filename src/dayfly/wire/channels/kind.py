@@ -138,13 +138,25 @@ class ChannelFactory(ABC):
     def create(self, site: Site, spec: ChannelSpec) -> Channel:
         """Makes a channel and opens the coordinator's end of it.
 
+        Args:
+            site: where it is, and of which run and generation.
+            spec: how large it is to be.
+
         Raises:
             WireError: it cannot be made (names where, and what to do), or is there already.
         """
 
     @abstractmethod
     def open(self, site: Site, reader: int) -> Channel:
-        """Opens a channel that was made, for one reader (a rank). Raises WireError."""
+        """Opens a channel that was made.
+
+        Args:
+            site: where it is, and of which run and generation.
+            reader: rank that reads from it.
+
+        Raises:
+            WireError: it is not there, or cannot be reached.
+        """
 
     @abstractmethod
     def remove(self, site: Site) -> None:

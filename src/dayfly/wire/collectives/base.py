@@ -73,15 +73,21 @@ class Collective:
 
 
 def no_sums(world_size: int, length: int, chunk: int) -> tuple[Name, ...]:
-    """The `Sums` of an algorithm that keeps none."""
+    """As `Sums`, of an algorithm that keeps none."""
     return ()
 
 
 class MakeOther(Protocol):
-    """What `rank` does with a flat buffer of `length` elements, the same on all ranks.
+    """Makes the schedule of a rank for steps that are never replayed: none reads stored sums.
 
-    chunk: elements that are worth a message. They are for steps that are not replayed: none takes
-    what is stored already. Raises ValueError for ranks outside the world.
+    Args:
+        rank: of the worker.
+        world_size: number of workers.
+        length: elements of the flat buffer, the same on all ranks.
+        chunk: elements that are worth a message.
+
+    Raises:
+        ValueError: the rank is outside the world.
     """
 
     def __call__(

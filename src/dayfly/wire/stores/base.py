@@ -115,7 +115,18 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, name: str, data: Buffer | Pieces) -> Version:
-        """Stores an object, in place of an earlier one of the name."""
+        """Stores an object, in place of an earlier one of the name.
+
+        Args:
+            name: of the object.
+            data: its bytes, whole or in pieces.
+
+        Returns:
+            Its version.
+
+        Raises:
+            StoreError: it cannot be stored; an earlier object stays.
+        """
 
     @abstractmethod
     def put_new(self, name: str, data: Buffer) -> Version | None:
@@ -124,8 +135,15 @@ class Store(ABC):
         If the answer of the store is lost, this reads what is there, and takes it for its own if
         the bytes are equal. Where the winner must be one, the bytes need a token of the caller.
 
+        Args:
+            name: of the object.
+            data: its bytes.
+
         Returns:
             The version; None: the name is taken.
+
+        Raises:
+            StoreError: the store does not answer, or refuses.
         """
 
     @abstractmethod
@@ -134,16 +152,32 @@ class Store(ABC):
 
         A lost answer is treated as by `put_new`.
 
+        Args:
+            name: of the object.
+            data: its bytes.
+            version: that the earlier object must have.
+
         Returns:
             The new version; None: the object has another one, or is gone.
+
+        Raises:
+            StoreError: the store does not answer, or refuses.
         """
 
     @abstractmethod
     def get_versioned(self, name: str) -> tuple[bytes, Version]:
-        """Returns a whole object and its version. Raises ObjectMissing."""
+        """Returns a whole object and its version.
+
+        Raises:
+            ObjectMissing: there is none.
+        """
 
     def get(self, name: str) -> bytes:
-        """Returns a whole object. Raises ObjectMissing."""
+        """Returns a whole object.
+
+        Raises:
+            ObjectMissing: there is none.
+        """
         return self.get_versioned(name)[0]
 
     @abstractmethod
@@ -219,14 +253,22 @@ class Store(ABC):
 
 
 def check_name(name: str) -> str:
-    """Returns the name of an object or folder. Raises ValueError if it is none."""
+    """Returns the name of an object or folder.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME or UNFINISHED.fullmatch(name):
         raise ValueError(f"{name!r} is no name of an object")
     return name
 
 
 def check_names(names: Iterable[str]) -> list[str]:
-    """Returns names of objects as a list. Raises ValueError, also for one name alone."""
+    """Returns names of objects as a list.
+
+    Raises:
+        ValueError: one is no name, or a name stands alone in place of several.
+    """
     if isinstance(names, str):
         raise ValueError(f"{names!r} is one name: give several, as in [{names!r}]")
     return [check_name(name) for name in names]
@@ -238,7 +280,12 @@ def size_of(data: Buffer | Pieces) -> int:
 
 
 def missing(name: str, store: Store) -> ObjectMissing:
-    """Returns the error for an object that is not there."""
+    """Returns the error for an object that is not there.
+
+    Args:
+        name: of the object.
+        store: where it was looked for.
+    """
     return ObjectMissing(
         f"{name} is not in {store}: check that this is the store it was written to, or put it "
         "back from a copy"
@@ -246,7 +293,13 @@ def missing(name: str, store: Store) -> ObjectMissing:
 
 
 def ends_early(name: str, store: Store, at: int) -> ObjectDamaged:
-    """Returns the error for an object that ends before byte `at`."""
+    """Returns the error for an object that ends too early.
+
+    Args:
+        name: of the object.
+        store: where it is.
+        at: the first byte that is missing.
+    """
     return ObjectDamaged(
         f"{name} in {store} ends before byte {at}: it is not what was written; put it back from a "
         "copy"
