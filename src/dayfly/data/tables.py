@@ -52,7 +52,7 @@ class Table(ABC):
     Attributes:
         path: of the file.
         names: of the columns, in their order.
-        unit: what places count, such as "line".
+        unit: what `Batch.places` are numbers of, such as "line".
         class_names: of columns of class numbers whose names the file has.
     """
 

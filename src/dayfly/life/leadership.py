@@ -58,7 +58,7 @@ class Head:
     Attributes:
         term: counts from 1; each leader has its own.
         leader: a token of the coordinator.
-        where: for people: its process and host.
+        where: its process and host, for people.
         process: by which processes of the same machine know it; see `_this_process`.
         lease_s: seconds without a renewal after which another may take the next term.
         renewals: of this term.

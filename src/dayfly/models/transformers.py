@@ -71,7 +71,7 @@ PADDING, BEGIN, END = 0, 101, 102
 
 
 class Embeddings(nn.Module):
-    """tokens_BT (B, T) int64 -> hidden and heard.
+    """Embeds tokens_BT (B, T) int64; returns `Hidden`.
 
     The first part of a text (a question) ends with the first `end`; what follows is the second.
     None: texts have one part.

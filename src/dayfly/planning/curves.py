@@ -79,7 +79,7 @@ def epochs_to(measured: Mapping[int, float], what: str, target: float) -> Epochs
     """Returns the epochs to a target, by what a run has measured.
 
     Args:
-        measured: validation's loss or accuracy after each epoch, which count from 1.
+        measured: loss or accuracy of the validation, by epoch, counted from 1.
         what: `loss` or `accuracy`.
         target: of it.
 

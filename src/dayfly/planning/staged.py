@@ -282,7 +282,7 @@ class _Stage:
     def _passes(
         self, order: str | None, micros: tuple[MicroBatch, ...], flat_: Flat, *, learns: bool
     ) -> tuple[CompiledSchedule, tuple[int, ...]]:
-        """The schedule, and where in it each of the early buckets is whole."""
+        """Returns the schedule, and the operations after which each early bucket is complete."""
         layers, cut, stage = self._profile.layers, self._c.cut, self._stage_rank.stage
 
         def boundary(at: int, micro: MicroBatch) -> StageBoundary:

@@ -1,13 +1,13 @@
-"""A loss, or weights, that become NaN or infinite: said at once, and all workers agree on it.
+"""Finds losses and weights that become NaN or infinite; all workers find them in the same step.
 
-    the loss   is in the sum of every step, so all workers know of it in the same step; then, and
-               only then, they sum once more whose share of it was not finite
-    weights    may be spoilt by a gradient whose loss is finite: the next loss tells. A checkpoint
-               in between must not replace the last finite one, so each worker looks at its share of
+    the loss   is in the sum of every step. If it is not finite, and only then, the workers sum once
+               more, to find whose share of it was not
+    weights    may be spoilt by a gradient whose loss is finite: the next loss shows it. A
+               checkpoint in between must not replace the last finite one, so each worker checks its share of
                a checkpoint before it reports it
 
-With `--on-nan stop` all workers end, before they write any more, and the run fails with the cause.
-With `warn` it is said once, and the run goes on.
+With `--on-nan stop` all workers end before they write anything, and the run fails with the cause.
+With `warn` the run says so once, and goes on.
 """
 
 from __future__ import annotations

@@ -21,13 +21,13 @@ from dayfly.specs.events import Begun, EpochTold, Event, Invoked, RoundTold, Ste
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """Seconds of each. A life that took no step spent all of them on its start-up.
+    """Seconds of each phase. A life of the coordinator without a step is all start-up.
 
     Attributes:
         command_s: from the request to the first invocation.
-        workers_s: from there to the first step.
-        training_s: from there to the end of the last step, or of the last validation.
-        end_s: from there on.
+        workers_s: from the first invocation to the first step.
+        training_s: from the first step to the end of the last step or validation.
+        end_s: from the end of training to the end of the run.
     """
 
     command_s: float = 0.0

@@ -125,7 +125,7 @@ class Recorder(RunListener):
         return time.monotonic() - self._committed_at
 
     def coordinator_used(self) -> list[MeteredInvocation]:
-        """What the coordinator took in all lives; in this one, until this was first asked."""
+        """Returns the coordinator's use in all its lives; this one's counts until the first call."""
         before = self._lives_before
         if self._life is None:
             peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -134,7 +134,7 @@ class Recorder(RunListener):
         return [*before, self._life]
 
     def begun(self, asked_at: float) -> None:
-        """This life began.
+        """Records that this life of the coordinator began.
 
         Args:
             asked_at: when it was asked for, in Unix seconds.
@@ -143,7 +143,7 @@ class Recorder(RunListener):
         self.write("coordinator", kind=event_records.Begun.kind, asked_at=asked_at)
 
     def over(self) -> None:
-        """This life is over, and its results are written."""
+        """Records that this life of the coordinator is over, once its results are written."""
         life = self.coordinator_used()[-1]
         kind = event_records.Over.kind
         self.write("coordinator", kind=kind, run_s=life.run_s, peak_mib=life.memory_mib)
@@ -155,7 +155,7 @@ class Recorder(RunListener):
 
     @property
     def moved(self) -> dict[str, StoreTraffic]:
-        """The same by function."""
+        """Traffic of each function."""
         found: dict[str, Counter[str]] = {}
         for (rank, _, _), counters in self._traffic.items():
             name = f"worker-{rank}"

@@ -88,7 +88,7 @@ _KINDS: Mapping[str, type[RunRecord]] = {
 
 
 def read_any(directory: Path) -> RunRecord:
-    """What the run in a directory says of itself, of any kind.
+    """Returns the record of the run in a directory, of any kind.
 
     Raises RequestError if the directory holds no run, or its `run.json` is damaged.
     """

@@ -82,7 +82,11 @@ class SimulationRequest:
         return configuration(self.settings, self.wanted)
 
     def facts(self) -> StoreFacts | None:
-        """Of the store. Raises RequestError if the catalogue does not have it."""
+        """Returns what the catalogue has of the store; None: it has nothing of such a channel.
+
+        Raises:
+            RequestError: the catalogue has no store of that name.
+        """
         known = catalogue(self.settings)
         named = self.plan.profile.channel.partition("://")[0]
         name = self.store or (named if known.has_store(named) else None)

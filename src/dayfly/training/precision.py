@@ -1,11 +1,11 @@
-"""Mixed precision: in what forward passes and losses compute, and how fp16 keeps in range.
+"""Mixed precision: types of forward passes and losses, and the loss scale of fp16.
 
     loss x scale | backward | summed over workers | / scale | all finite?  step; in time: scale x 2
                                                             | else         no step, scale / 2
 
 Weights, gradients and the optimizer's state stay as they are, mostly float32; torch's autocast
-chooses the type of each operation. The gradients that are looked at are the sums of all workers, so
-all of them skip the same steps. The scale is a power of two: to multiply by it rounds nothing.
+chooses the type of each operation. Gradients are checked after they are summed over all workers, so
+all workers skip the same steps. The scale is a power of two: multiplying by it rounds nothing.
 (Micikevicius et al., Mixed Precision Training, section 3.2; torch.amp.GradScaler.)
 """
 

@@ -151,7 +151,7 @@ class Lanes:
         return at
 
     def _begin(self) -> None:
-        """Let carriers begin with what may start on the links."""
+        """Submits the operations that may start to the links' threads."""
         for lane, pool in self._pools.items():
             while (at := self._queues[lane].take()) is not None:
                 pool.submit(self._carry, lane, at)

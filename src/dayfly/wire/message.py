@@ -230,7 +230,7 @@ def address_of(tensor: torch.Tensor) -> int:
 
 @lru_cache(maxsize=256)
 def _bytes_type(size: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
-    """Kept, as it takes long to make one."""
+    """Returns the type of so many bytes; cached, as making one is slow."""
     return ctypes.c_ubyte * size
 
 
@@ -241,7 +241,7 @@ class Incoming:
     Args:
         size: of header and payload.
         pieces: the bytes, in order.
-        requests: that it took to get it, more than one where it is stored in parts.
+        requests: made to read it; more than one if it is stored in parts.
     """
 
     size: int

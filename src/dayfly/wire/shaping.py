@@ -1,14 +1,14 @@
-"""A function's way to the store, at given rates: how long each transfer takes, and waiting for it.
+"""A function's links to the store at given rates: delays each transfer as long as it would take.
 
-Each direction is a line that carries bytes one after another at its rate. A transfer takes its time
-from when it starts; a line that was idle has saved up nothing.
+Each direction is a line that carries bytes one after another at its rate. A transfer is timed from
+its start: time for which the line was idle is not credited.
 
     one transfer         | bytes at the rate | latency |          the call returns here
                                              ^ the line is free for the next
 
 Each call pays its latency; requests that are under way at once, as the engine has them, pay it
-beside each other, as `virtual.simulate` has it. What a call takes too long (copying, a late
-wake-up) is not paid a second time by the thread's next.
+beside each other, as in `virtual.simulate`. If a call takes longer than it should (copying, a late
+wake-up), the excess is taken off the thread's next call.
 
 A message is stored when its latency has passed, so readers see it no earlier than in virtual time,
 and a put that has returned is safe. A get waits for its message, then pays its own bytes and

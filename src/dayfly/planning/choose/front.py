@@ -31,10 +31,11 @@ _ENOUGH = Context(prec=4, rounding=ROUND_CEILING)
 
 
 def number(value: float, *, enough: bool = False) -> str:
-    """Of four digits.
+    """Returns a number with four digits.
 
     Args:
-        enough: not below the value, so that it can be given as a limit.
+        value: the number.
+        enough: round up, so that the text can be given as a limit that the value keeps.
     """
     digits = (_ENOUGH if enough else _NEAREST).create_decimal_from_float(value)
     return f"{digits.normalize():f}"
@@ -51,7 +52,7 @@ def dollars(value: float, *, enough: bool = False) -> str:
 
 
 def per_cent(part: float, whole: float) -> str:
-    """How much of a whole a part is: `12%`; of nothing, `all`. Neither is below 0."""
+    """Returns a part of a whole in per cent, `12%`; of a whole of 0, `all`. Both are at least 0."""
     if not whole:
         return "all"
     value = 100 * part / whole
@@ -350,7 +351,7 @@ Terms = Mapping[str, float]
 
 
 def decides(chosen: Terms, other: Terms) -> str | None:
-    """The term that makes most of the difference between two sums; None: there is none."""
+    """Returns the term that contributes most to the difference of two sums; None: no difference."""
     terms = dict.fromkeys((*chosen, *other))
     by = {term: other.get(term, 0.0) - chosen.get(term, 0.0) for term in terms}
     whole = sum(by.values())
@@ -360,7 +361,7 @@ def decides(chosen: Terms, other: Terms) -> str | None:
 
 
 def difference(chosen: Terms, other: Terms) -> str:
-    """Of the other sum from the chosen one, with what makes most of it: `12% more: latency`."""
+    """Returns how the other sum differs, and the main reason, as `12% more: latency`."""
     term = decides(chosen, other)
     if term is None:
         return "as much"

@@ -22,16 +22,18 @@ TIME, COST = _OBJECTIVES = "time", "cost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """The cheapest within a deadline, the fastest within a budget, or the least weighted sum.
+    """The rule by which one plan of a front is chosen.
 
-    Of both a deadline and a budget the cheapest that keeps them. None of them: FuncPipe's
-    recommendation.
+    A deadline chooses the cheapest plan within it, a budget the fastest, both of them the cheapest
+    that keeps both. Without any rule it is FuncPipe's recommendation.
 
-    Raises RequestError for what is not above 0, and for weights or an objective beside one of the
-    others.
+    Raises:
+        RequestError: a value is not above 0, or weights or an objective stand beside another rule.
 
     Attributes:
-        weights: alpha1 of dollars and alpha2 of seconds.
+        deadline_s: longest run.
+        budget_usd: dearest run.
+        weights: alpha1 of dollars and alpha2 of seconds: the least weighted sum.
         objective: time, for the fastest of all, or cost, for the cheapest.
     """
 

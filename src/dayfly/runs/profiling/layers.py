@@ -117,11 +117,11 @@ class _Passed:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of a layer, in bytes; what another layer before it has, too, does not count.
+    """Sizes of a layer's weights; those shared with an earlier layer do not count.
 
     Args:
-        tensors: elements of each parameter that is trained.
-        moving: of all buffers.
+        tensors: elements of each trained parameter.
+        moving: elements of all buffers.
     """
 
     parameters: int

@@ -333,14 +333,14 @@ class _Bench:
         raise AssertionError("the loop returns or raises")
 
     def _neighbours(self, settings: Settings, spec: FunctionSpec) -> int:
-        """Only functions of this machine share what it has."""
+        """Returns the number of neighbours; only functions of this machine can have some."""
         if not self._workplace.platform.on_this_machine or spec.gpu_share is not None:
             return 0
         return neighbours.count_beside(spec.cpu_cores, len(os.sched_getaffinity(0)))
 
     @contextmanager
     def _channel(self, settings: Settings, senders: int) -> Iterator[Channel]:
-        """A fresh one. Its URL, and the run's and the generation's names, are in the tasks."""
+        """Opens a channel of a new generation; tasks have its URL, run and generation."""
         self._generation += 1
         url = self._url(settings)
         site = site_of(url, self._store, self._run, self._generation, self._workplace.token)

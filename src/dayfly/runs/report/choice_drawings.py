@@ -252,8 +252,8 @@ def _names(choice: Choice, x: Axis, y: Axis) -> list[str]:
 
 
 def shape(kind: str, x: float, y: float, look: str, *inside: str) -> str:
-    """The mark of a kind of plan: a diamond for cut models, a triangle where the batch was chosen,
-    a circle for the others."""
+    """Returns the mark of a plan: a diamond if the model is cut, a triangle if the batch size was
+    chosen, else a circle."""
     r = _MARK
     if kind == PIPELINE:
         way = f"M{x:.1f},{y - r - 1:.1f}l{r + 1},{r + 1}l{-r - 1},{r + 1}l{-r - 1},{-r - 1}z"
@@ -284,8 +284,7 @@ def _keys(choice: Choice, *, others: bool, papers: bool) -> str:
     return f'<p class="keys">{"".join([*places, *shapes, *hollow])}</p>'
 
 
-#: Parts of the total time, as `Option.run_breakdown` has them: their class, and their names in the
-#: key.
+#: Parts of the total time, as in `Option.run_breakdown`: CSS class, and name in the key.
 PARTS = {
     "compute": ("part-compute", "compute"),
     "transfer": ("part-transfer", "transfer"),

@@ -133,10 +133,10 @@ def compared_in(directory: Path) -> Comparison | None:
 
 
 def lived_s(coordinator: Sequence[Event]) -> float | None:
-    """Seconds in which at least one function lived; None before the first.
+    """Returns the seconds during which at least one function ran; None: none ran.
 
-    One whose end nobody recorded, as its coordinator was killed, lived until the last event before
-    it was invoked anew.
+    A function whose end was not recorded, because its coordinator was killed, counts until the last
+    event before its next invocation.
     """
     lives: list[tuple[float, float]] = []
     running: dict[int, float] = {}

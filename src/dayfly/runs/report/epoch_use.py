@@ -208,7 +208,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _within(life: FunctionLife, start: float, end: float) -> float:
-    """Seconds of it between two times."""
+    """Returns the seconds of a function's life between two times."""
     return max(0.0, min(life.ended, end) - max(life.began, start))
 
 

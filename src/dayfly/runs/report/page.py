@@ -351,7 +351,7 @@ def _facts_of_training(run: RunFiles, times: Timeline, history: History) -> dict
 
 
 def _round(record: JobRunRecord | SimulationRecord) -> dict[str, str]:
-    """What a round's messages take, where that is known."""
+    """Returns the size of a round's messages, if the record has it."""
     if not isinstance(record, JobRunRecord) or record.round_bytes is None:
         return {}
     return {"messages of a round (MB)": tables.of_round(dump(record.round_bytes))}

@@ -34,7 +34,7 @@ from dayfly.wire.process_group.sparse import check_sparse, sum_sparse
 from dayfly.wire.schedule import Span
 
 Tensor = torch.Tensor
-#: Sums of so few bytes are kept alive, until so many others came.
+#: Sums of at most so many bytes are kept alive until so many newer ones exist.
 _SMALL_BYTES, _SMALL_WORKS = 16, 32
 
 
@@ -42,7 +42,7 @@ _SMALL_BYTES, _SMALL_WORKS = 16, 32
 class DayflyGroup(DescribedGroup):
     """A group as torch sees it, of whose members this is one.
 
-    An operation that fails fails all that come after it, as members would be out of step.
+    After an operation failed all later ones fail, as members would be out of step.
     """
 
     def __init__(self, member: Member) -> None:

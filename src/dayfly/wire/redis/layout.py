@@ -224,10 +224,10 @@ def generation_name(generation: int) -> str:
 
 
 class Sink(ABC):
-    """Where a message goes, and what it is to be.
+    """Takes the bytes of one message.
 
     Attributes:
-        size: bytes of it that came, header included.
+        size: bytes that have arrived, header included.
     """
 
     def __init__(self, opener: Opener) -> None:

@@ -262,7 +262,7 @@ class ObjectStore(Store):
 
 
 class _Checked:
-    """The pieces of an object, once, with a check of their bytes; `error`: why they ended."""
+    """Yields an object's pieces once and checks their bytes; `error` is why they ended."""
 
     def __init__(self, name: str, data: Pieces) -> None:
         self.error: BaseException | None = None
