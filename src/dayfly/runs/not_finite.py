@@ -3,8 +3,8 @@
     the loss   is in the sum of every step. If it is not finite, and only then, the workers sum once
                more, to find whose share of it was not
     weights    may be spoilt by a gradient whose loss is finite: the next loss shows it. A
-               checkpoint in between must not replace the last finite one, so each worker checks its share of
-               a checkpoint before it reports it
+               checkpoint in between must not replace the last finite one, so each worker checks its
+               share before it reports it
 
 With `--on-nan stop` all workers end before they write anything, and the run fails with the cause.
 With `warn` the run says so once, and goes on.

@@ -125,7 +125,7 @@ class Recorder(RunListener):
         return time.monotonic() - self._committed_at
 
     def coordinator_used(self) -> list[MeteredInvocation]:
-        """Returns the coordinator's use in all its lives; this one's counts until the first call."""
+        """Returns the coordinator's use by life; this life counts until the first call."""
         before = self._lives_before
         if self._life is None:
             peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
