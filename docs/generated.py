@@ -81,7 +81,7 @@ def files() -> str:
     from dayfly.planning.profile import Profile
     from dayfly.runs.functions import FunctionSettings
     from dayfly.runs.job_record import Record
-    from dayfly.runs.records import SimulationRecord
+    from dayfly.runs.record_kinds import SimulationRecord
     from dayfly.runs.report.reading import History
     from dayfly.runs.result import Result
     from dayfly.runs.scripts.record import Script, ScriptRecord, ScriptSettings

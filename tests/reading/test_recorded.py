@@ -20,7 +20,7 @@ from dayfly.planning.profile import dump_profile, read_profile
 from dayfly.runs.events import Events
 from dayfly.runs.job_record import Record
 from dayfly.runs.plans import configuration_of
-from dayfly.runs.records import read_any
+from dayfly.runs.record_kinds import read_any
 from dayfly.runs.report import write_report
 from dayfly.runs.report.comparison import compared_in
 from dayfly.runs.report.reading import read_bill, read_history, rebill

@@ -10,7 +10,7 @@ import pytest
 
 from dayfly.dataclass_json import read
 from dayfly.planning.plan import Plan
-from dayfly.runs.records import JobRunRecord
+from dayfly.runs.record_kinds import JobRunRecord
 from dayfly.runs.report import comparison as page
 from dayfly.runs.report.comparison import Compared, Comparison, lived_s
 from dayfly.runs.report.spans import step_parts

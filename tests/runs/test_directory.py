@@ -113,7 +113,7 @@ def test_a_copy_for_which_there_is_no_room_is_refused(
     store = FileStore(tmp_path / "store")
     store.put("run.json", json.dumps({"format": 3, "run_id": "one"}).encode())
     with pytest.raises(RequestError, match=r"run directory .*No space left on device"):
-        home.found(store.url, tmp_path / "run")
+        home.local_directory(store.url, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

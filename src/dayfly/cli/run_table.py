@@ -17,23 +17,94 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from dayfly.cli.outcome import narrow_table, say
-from dayfly.cli.steer import rows_of, to_read
 from dayfly.dataclass_json import dump
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, in_short
+from dayfly.life.leadership import HEAD
 from dayfly.life.reports import plain
-from dayfly.runs.records import read_any
+from dayfly.runs.directory import RECORD
+from dayfly.runs.record_kinds import read_any
 from dayfly.runs.removing import removable, remove_run
 from dayfly.runs.report.epoch_use import EpochUse, history_of
 from dayfly.runs.report.markup import shown, spoken, usd
 from dayfly.runs.report.reading import read_history
 from dayfly.runs.report.side_by_side import compared, differing, measured, write_page
-from dayfly.runs.steering import directory_of
+from dayfly.runs.steering import KeptRun, directory_of, to_read
+from dayfly.wire.stores import open_store
+from dayfly.wire.stores.base import StoreError
 
 #: Columns by which runs can be sorted, beside metrics.
 _COLUMNS = (
     *("began_at", "run_id", "status", "epochs", "steps"),
     *("val_loss", "val_accuracy", "cost_usd"),
 )
+#: A row whose run says nothing of itself.
+_EMPTY: dict[str, Any] = {
+    "run_id": None,
+    "status": None,
+    "error": None,
+    "epochs": 0,
+    "steps": 0,
+    "val_loss": None,
+    "val_accuracy": None,
+    "cost_usd": None,
+    "began_at": 0.0,
+    "directory": None,
+}
+
+
+def rows_of(place: str) -> list[dict[str, Any]]:
+    """Returns what is known of the runs right below a place, one dict a run.
+
+    Args:
+        place: a directory, or a store's URL.
+
+    Raises:
+        RequestError: it cannot be read.
+    """
+    if "://" in place:
+        store = open_store(place.rstrip("/"))
+        return [_row(f"{store.url}/{folder}") for folder in store.folders()]
+    directory = Path(place)
+    try:
+        there = sorted(directory.iterdir()) if directory.is_dir() else []
+    except OSError as error:
+        raise RequestError(f"{directory} cannot be read: {error.strerror}") from error
+    return [_row(str(one.absolute())) for one in there if (one / RECORD).is_file()]
+
+
+def _row(place: str) -> dict[str, Any]:
+    """What is known of a run; one whose coordinator was killed is "lost"."""
+    try:
+        kept = KeptRun.named(place) if "://" in place else KeptRun.in_directory(Path(place))
+        if kept.store.stat(RECORD) is None and kept.store.stat(HEAD) is not None:
+            return _unbegun(place, kept.runner)
+        record = kept.record()
+        status = record["status"]
+        if status == "running" and kept.runner is None:
+            status = "lost"
+        result = record.get("result") or {}
+        if status in ("running", "lost") and (last := kept.last_epoch()) is not None:
+            result = {**result, **last.record, "epochs": last.epoch, "steps": None}
+        return {
+            **{name: result.get(name, usual) for name, usual in _EMPTY.items()},
+            "run_id": record["run_id"],
+            "status": status,
+            "error": record.get("error"),
+            "began_at": float(record["began_at"]),
+            "directory": place,
+        }
+    except (RequestError, StoreError, LookupError, TypeError, ValueError, AttributeError) as error:
+        name = place.rpartition("/")[2]
+        damaged = {"run_id": name, "status": "damaged", "error": in_short(error)}
+        return {**_EMPTY, **damaged, "directory": place}
+
+
+def _unbegun(place: str, runner: str | None) -> dict[str, Any]:
+    """Of a place in a store that a command took for a run, and has not written it yet."""
+    name = place.rpartition("/")[2]
+    lost = "the command that was to begin it was killed before it had: remove what it left"
+    status, error = ("lost", lost) if runner is None else ("starting", None)
+    return {**_EMPTY, "run_id": name, "status": status, "error": error, "directory": place}
 
 
 def selected(

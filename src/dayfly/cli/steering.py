@@ -89,13 +89,13 @@ def _interruptible() -> None:
 @steering.command()
 def follow(run: AnyRun) -> None:
     """Show a run's epochs and what happens in it, until it ends; 1 if it failed or was lost."""
-    from dayfly.cli import steer
+    from dayfly.cli import follow as command
     from dayfly.cli.outcome import DONE, FAILED, shown
 
     ended: list[str] = []
 
     def action() -> None:
-        ended.append(steer.follow(run))
+        ended.append(command.follow(run))
         print(f"{run} is {ended[0]}")
 
     code = shown(action)
@@ -127,11 +127,11 @@ def report(
 ) -> None:
     """Write a run as one page of HTML, and print its bill; under any price list."""
     from dayfly.cli import report as command
-    from dayfly.cli import steer
     from dayfly.cli.outcome import shown
+    from dayfly.runs.steering import to_read
 
     def action() -> None:
-        directory = steer.to_read(run)
+        directory = to_read(run)
         command.report(directory, output, prices=prices, store=store, given=own, browse=browse)
 
     raise typer.Exit(shown(action))

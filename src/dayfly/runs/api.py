@@ -18,7 +18,7 @@ from dayfly.misspelt import suggests
 from dayfly.planning.plan import Plan
 from dayfly.runs import launch
 from dayfly.runs.display import Display, StandardError, display_for
-from dayfly.runs.home import found, home_of
+from dayfly.runs.home import home_of, local_directory
 from dayfly.runs.job_record import Record
 from dayfly.runs.keywords import AUTO, SettingKeywords, check_keywords, shows
 from dayfly.runs.listeners import Listener, chosen
@@ -187,7 +187,7 @@ def load(run: str | Path) -> Run:
     Raises:
         RequestError: there is no run of a job, or it is damaged.
     """
-    directory = found(run)
+    directory = local_directory(run)
     record = Record.load(directory)
     job = stored_job(record, home_of(record, directory))
     result = record.result or Result(run_id=record.run_id, status=record.status)

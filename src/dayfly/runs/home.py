@@ -136,8 +136,8 @@ def home_of(record: RunRecord, directory: Path) -> Store:
     return FileStore(directory) if record.store is None else open_store(record.store)
 
 
-def found(run: str | Path, directory: Path | None = None) -> Path:
-    """The directory of a run that is named by it, or by its URL, of which a copy is made.
+def local_directory(run: str | Path, directory: Path | None = None) -> Path:
+    """Returns the directory of a run; of one in a store, that of a copy, which is made.
 
     A copy that is there is brought up to date with its store, unless a coordinator of this machine
     writes there.

@@ -10,7 +10,7 @@ from dayfly.dataclass_json import Count
 from dayfly.errors import RequestError
 from dayfly.runs.log_budget import RoundBytes
 from dayfly.runs.pipelining import Pipelining
-from dayfly.runs.records import JobRunRecord
+from dayfly.runs.record_kinds import JobRunRecord
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped
 from dayfly.specs.generations import Change

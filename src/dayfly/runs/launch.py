@@ -18,7 +18,7 @@ from dayfly.runs.changing import fitted
 from dayfly.runs.directory import PLAN, being_prepared
 from dayfly.runs.display import Display
 from dayfly.runs.function_resources import resources_of
-from dayfly.runs.home import found, home_of
+from dayfly.runs.home import home_of, local_directory
 from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listener
@@ -140,7 +140,7 @@ def resume(
         RequestError: there is no run, another process runs it, or it cannot go on so.
     """
     request = RunRequest(display, directory, listeners, faults, asked_at or time.time())
-    directory = found(run, directory)
+    directory = local_directory(run, directory)
     record = Record.load(directory)
     store = home_of(record, directory)
     changed = None

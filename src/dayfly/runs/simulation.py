@@ -39,7 +39,7 @@ from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.keywords import ScenarioKeywords, check_keywords, shows
 from dayfly.runs.log_budget import replays
 from dayfly.runs.plans import JobSpec
-from dayfly.runs.records import SimulationRecord, read_any
+from dayfly.runs.record_kinds import SimulationRecord, read_any
 from dayfly.runs.result import Result
 from dayfly.runs.settings import Settings
 from dayfly.runs.simulation_files import (

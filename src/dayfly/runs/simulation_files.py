@@ -22,7 +22,7 @@ from dayfly.runs.events import OTHERS, worker_files
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue
 from dayfly.runs.plans import JobSpec, configuration, settings_of
-from dayfly.runs.records import SimulationRecord, Slowest
+from dayfly.runs.record_kinds import SimulationRecord, Slowest
 from dayfly.runs.result import Result, write_json
 from dayfly.runs.settings import Settings
 from dayfly.wire.stores.files import FileStore

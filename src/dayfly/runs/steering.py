@@ -21,7 +21,7 @@ from dayfly.runs.directory import RECORD, holder
 from dayfly.runs.event_segments import read_segments
 from dayfly.runs.events import told_events
 from dayfly.runs.following import DirectoryEvents, StoreEvents
-from dayfly.runs.home import USUAL, record_in
+from dayfly.runs.home import USUAL, local_directory, record_in
 from dayfly.runs.record import read_record
 from dayfly.runs.result import HANDING_OVER
 from dayfly.specs.events import ChangeAnswered, EpochTold, GenerationBegun, event_from
@@ -198,6 +198,20 @@ def directory_of(run: str) -> Path:
         f"there is no run {run!r}: give its directory, its URL in a store, or the id of one below "
         f"{USUAL.absolute()}"
     )
+
+
+def to_read(run: str) -> Path:
+    """Returns the directory in which a run can be read; of one in a store, that of a copy.
+
+    Args:
+        run: its directory, URL or id.
+
+    Raises:
+        RequestError: there is no such run, or it cannot be copied.
+    """
+    if "://" in run:
+        return local_directory(run)
+    return Path(run) if Path(run).exists() else directory_of(run)
 
 
 def stop(run: str, timeout_s: float) -> str:

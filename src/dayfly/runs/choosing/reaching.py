@@ -8,7 +8,7 @@ from pathlib import Path
 from dayfly.errors import RequestError
 from dayfly.planning.curves import ACCURACY, LOSS, EpochsToTarget, epochs_to
 from dayfly.runs.choosing.query import PlanQuery
-from dayfly.runs.home import found as run_found
+from dayfly.runs.home import local_directory
 from dayfly.runs.report.reading import read_history
 from dayfly.specs.events import epochs_from_1
 
@@ -53,7 +53,7 @@ def epochs_by(
             f"--curve {curve} says how many epochs there are: leave out --epochs, or --curve"
         )
     what = LOSS if target_accuracy is None else ACCURACY
-    history = read_history(run_found(curve))
+    history = read_history(local_directory(curve))
     measured = {
         int(one["epoch"] or 0): value
         for one in epochs_from_1(() if history is None else history.epochs)

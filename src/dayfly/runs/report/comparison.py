@@ -12,7 +12,7 @@ from dayfly.planning.plan import Plan, Prediction
 from dayfly.runs.directory import PLAN
 from dayfly.runs.events import Events, coordinator_events, worker_events
 from dayfly.runs.phases import phases
-from dayfly.runs.records import JobRunRecord, read_any
+from dayfly.runs.record_kinds import JobRunRecord, read_any
 from dayfly.runs.report.markup import NOTHING, mb, shown, spoken, table, text, usd
 from dayfly.runs.report.reading import RunFiles, read_bill
 from dayfly.runs.report.spans import PARTS, joined, step_parts

@@ -33,7 +33,7 @@ from dayfly.runs.events import (
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.record import RunRecord
-from dayfly.runs.records import JobRunRecord, read_any
+from dayfly.runs.record_kinds import JobRunRecord, read_any
 from dayfly.runs.report.curves import epochs as told_epochs
 from dayfly.runs.report.reading import History, read_history
 from dayfly.specs.events import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dayfly.runs.record import RunRecord
-from dayfly.runs.records import SimulationRecord
+from dayfly.runs.record_kinds import SimulationRecord
 from dayfly.runs.report import tables
 from dayfly.runs.report.markup import shown
 from dayfly.runs.report.timeline import Timeline

@@ -11,7 +11,7 @@ from dayfly.dataclass_json import dump
 from dayfly.errors import RequestError
 from dayfly.runs.events import Json
 from dayfly.runs.phases import Phases, phases
-from dayfly.runs.records import JobRunRecord, SimulationRecord
+from dayfly.runs.record_kinds import JobRunRecord, SimulationRecord
 from dayfly.runs.report import comparison, curves, detail, lives, tables
 from dayfly.runs.report.comparison import compared
 from dayfly.runs.report.document import asset, document

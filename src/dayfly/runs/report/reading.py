@@ -16,7 +16,7 @@ from dayfly.runs.events import Events, Json
 from dayfly.runs.function_resources import vcpus_sold
 from dayfly.runs.functions import catalogue, price_list
 from dayfly.runs.record import RunRecord
-from dayfly.runs.records import JobRunRecord, SimulationRecord, read_any
+from dayfly.runs.record_kinds import JobRunRecord, SimulationRecord, read_any
 from dayfly.runs.scripts.record import ScriptRecord
 from dayfly.specs.events import Measured, check_epoch
 

@@ -12,7 +12,7 @@ from dayfly.runs import preloads
 from dayfly.runs.directory import being_prepared
 from dayfly.runs.display import Display
 from dayfly.runs.function_resources import resources_of
-from dayfly.runs.home import found
+from dayfly.runs.home import local_directory
 from dayfly.runs.listeners import Listener
 from dayfly.runs.run_context import RunRequest, begun, resumed
 from dayfly.runs.scripts.coordinator import ScriptCoordinator
@@ -85,7 +85,7 @@ def resume(
         RequestError: the directory holds no run of a script, another process runs it, or the script
             is another one by now.
     """
-    directory = found(run, directory)
+    directory = local_directory(run, directory)
     record = ScriptRecord.load(directory)
     if record.status == "done" and record.result is not None:
         display.note("it was done already: nothing was started")
