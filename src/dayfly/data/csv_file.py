@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dayfly.data.files import is_number
 from dayfly.data.tables import MISSING, Batch, Table, TableSource
 from dayfly.errors import RequestError, in_short
 from dayfly.misspelt import suggests
@@ -56,7 +57,7 @@ class _Lines(Table):
         if not any(first):
             raise self.refusal("it is empty: its first line names the columns")
         self.names = first if header else [str(number) for number in range(len(first))]
-        if header and all(_number(cell) for cell in first):
+        if header and all(is_number(cell) for cell in first):
             raise self.refusal(
                 "the first line has numbers, no names: give header=False, and name columns "
                 "'0', '1', ...",
@@ -107,11 +108,3 @@ class _Lines(Table):
             raise RequestError(
                 f"data {str(self.path)!r} cannot be read: {in_short(error)}: name a file"
             ) from error
-
-
-def _number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

@@ -49,6 +49,15 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 ) from error
 
 
+def is_number(text: str) -> bool:
+    """Returns whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def found(root: Path, *names: str) -> Path | None:
     """The first of these files that a directory has, as it is or as `.gz`; None: it has none."""
     places = [root / f"{name}{end}" for name in names for end in ("", ".gz")]

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dayfly.data.base import Array, DataSource, Samples
-from dayfly.data.files import found, lines, needed
+from dayfly.data.files import found, is_number, lines, needed
 from dayfly.data.spool import Spool
 from dayfly.data.words import Vocabulary, words_of
 from dayfly.errors import RequestError
@@ -62,7 +62,7 @@ class GLUETask(DataSource):
         texts = (text for _, sentences, _ in _rows(train) for text in sentences)
         vocabulary = Vocabulary.of(map(words_of, texts), self.vocabulary)
         labels = sorted({label for _, _, label in _rows(train)})
-        scores = len(labels) > 3 and all(map(_number, labels))  # STS-B
+        scores = len(labels) > 3 and all(map(is_number, labels))  # STS-B
         number: Callable[[str], float] = float if scores else _numbering(labels)
         arrays: dict[str, Array] = {}
         for part, path in files.items():
@@ -85,14 +85,6 @@ class GLUETask(DataSource):
 
 def _numbering(labels: list[str]) -> Callable[[str], float]:
     return {label: number for number, label in enumerate(labels)}.__getitem__
-
-
-def _number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str], str]]:

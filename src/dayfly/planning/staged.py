@@ -332,23 +332,13 @@ def _passage_plan(
     chunk_bytes: int,
     early: int,
 ) -> tuple[CompiledSchedule, tuple[int, ...]]:
-    """Of a stage of the only replica."""
-    schedule = _passage(stages, stage, order, numbers, before, behind, chunk_bytes)
-    if not early:
-        return CompiledSchedule(schedule), ()
-    return _in_pieces(schedule, Work(BACKWARD, numbers[-1]), early)
+    """Returns the schedule of a stage of one replica, and its operations that are early pieces.
 
-
-@lru_cache(maxsize=1024)
-def _passage(
-    stages: int,
-    stage: int,
-    order: str | None,
-    numbers: tuple[int, ...],
-    before: tuple[StageBoundary, ...],
-    behind: tuple[StageBoundary, ...],
-    chunk_bytes: int,
-) -> Schedule:
+    `early` pieces of the last backward pass stand before it, each an operation of its own.
+    """
+    if early:
+        whole, _ = _passage_plan(stages, stage, order, numbers, before, behind, chunk_bytes, 0)
+        return _in_pieces(whole.schedule, Work(BACKWARD, numbers[-1]), early)
     make: MakeOrder = forward_only if order is None else ORDERS[order]
     step = PipelineStep(
         layout=Layout(stages, 1),
@@ -358,7 +348,7 @@ def _passage(
         behind=dict(zip(numbers, behind, strict=False)),
         chunk_bytes=chunk_bytes,
     )
-    return step.schedule()
+    return CompiledSchedule(step.schedule()), ()
 
 
 def _in_pieces(

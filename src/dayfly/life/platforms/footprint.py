@@ -54,18 +54,20 @@ def own_bytes(function: str, memory_mib: int, base_bytes: int) -> int:
 
 def resident_bytes() -> int:
     """Resident memory of this process; exact, where /proc/self/status is not (per-CPU counts)."""
-    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
-        if line.startswith("Rss:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("no Rss in /proc/self/smaps_rollup")
+    return _of_this_process("smaps_rollup", "Rss")
 
 
 def anonymous_bytes() -> int:
     """Memory of this process that is no file's, in microseconds."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
+    return _of_this_process("status", "RssAnon")
+
+
+def _of_this_process(file: str, name: str) -> int:
+    """Returns a figure of a file of /proc/self, in bytes."""
+    for line in Path(f"/proc/self/{file}").read_text().splitlines():
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
-    raise OSError("no RssAnon in /proc/self/status")
+    raise OSError(f"no {name} in /proc/self/{file}")
 
 
 def limit_data_of_this_process(own_bytes: int) -> None:
