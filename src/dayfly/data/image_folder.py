@@ -113,10 +113,14 @@ def _checked(path: Path) -> tuple[int, int, int]:
 
 
 def checked(name: str, file: BinaryIO) -> tuple[int, int, int]:
-    """Bytes, height and width of an image. Raises RequestError for one that is damaged.
+    """Returns the bytes, height and width of an image.
 
     Args:
-        name: for the error.
+        name: of the image, in errors.
+        file: opened for reading.
+
+    Raises:
+        RequestError: the image is damaged.
     """
     pil = pillow()
     try:

@@ -212,9 +212,10 @@ def _sweep(root: Path) -> None:
 
 
 def _remove(root: Path, *, marked: bool = True) -> None:
-    """Everything that the session had, the directory last: a sweep that is killed is repeated.
+    """Removes all that a session had, its directory last, so that a killed sweep is repeated.
 
     Args:
+        root: the session's directory.
         marked: whether processes may have its mark.
     """
     if marked:

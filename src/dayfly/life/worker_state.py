@@ -70,7 +70,7 @@ class Beginnings:
     _digests: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
 
     def add(self, rank: int, stage: int, record: Mapping[str, Any]) -> str | None:
-        """Notes a worker's record; returns what is wrong with its state, if something is.
+        """Notes a worker's record; returns what is wrong with its state, or None.
 
         Args:
             rank: the worker's.

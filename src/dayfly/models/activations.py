@@ -60,10 +60,16 @@ def _tensors(value: object) -> list[torch.Tensor]:
 
 
 def layer_sizes(model: nn.Sequential, sample: torch.Tensor) -> tuple[LayerSize, ...]:
-    """The size of each layer, in training mode, for a batch such as `sample`.
+    """Returns the size of each layer, in training mode, for a batch such as `sample`.
 
-    Both model and sample are on the meta device (`on_meta`, `Entry.sample`). Others are refused by
-    ValueError, as the model would be computed, and its batch statistics changed.
+    On another device than meta the model would be computed, and its batch statistics changed.
+
+    Args:
+        model: on the meta device (`on_meta`).
+        sample: a batch on the meta device (`Entry.sample`).
+
+    Raises:
+        ValueError: one of them is on another device.
     """
     given = [*model.parameters(), *model.buffers(), sample]
     if any(tensor.device.type != "meta" for tensor in given):

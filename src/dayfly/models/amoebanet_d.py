@@ -33,7 +33,7 @@ States = tuple[torch.Tensor, torch.Tensor]
 
 
 def _conv(channels_in: int, channels: int, *size: int, stride: int = 1) -> nn.Sequential:
-    """Rectified, convolved, normalised; `size` is 1, or the height and width of the window."""
+    """Returns ReLU, convolution, BatchNorm; `size` is 1, or the window's height and width."""
     high, wide = size if len(size) == 2 else (size[0], size[0])
     padding = (high // 2, wide // 2)
     return nn.Sequential(

@@ -185,7 +185,7 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
         self._record.save(self._store)
 
     def _given_again(self) -> set[str]:
-        """Names of settings that were given anew when the run went on."""
+        """Returns the names of settings that were given again when the run was resumed."""
         before, now = self._context.before, self._record.settings
         if before is None:
             return set()

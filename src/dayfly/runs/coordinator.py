@@ -296,11 +296,11 @@ class RunCoordinator(Workload, Generic[AnyRecord, AnyRecorder, AnyRun]):
         return None
 
     def _own_notes(self, record: AnyRecord, setup: Setup) -> Iterator[str]:
-        """What to say of the request, of this kind of run."""
+        """Yields notes for the user that this kind of run has on its request."""
         yield from ()
 
     def _generations(self) -> str:
-        """One after another, until one brings the run to its end; returns its status."""
+        """Runs one generation after another until the run ends; returns its status."""
         return Supervisor(
             workload=self,
             store=self._store,

@@ -188,12 +188,16 @@ def _text(kind: str, content: Mapping[str, Any]) -> bytes:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    """Of all that a record says. content: as JSON has it."""
+    """Returns the digest of a record's content, which is as JSON has it."""
     return digest_of(json.dumps(content, sort_keys=True).encode())
 
 
 def read_record(directory: Path) -> dict[str, Any]:
-    """What `RunRecord.save` wrote. Raises RequestError if the directory holds no run."""
+    """Returns what `RunRecord.save` wrote.
+
+    Raises:
+        RequestError: the directory holds no run, or the record is damaged.
+    """
     file = directory / RECORD
     if not file.exists():
         raise no_run(directory)

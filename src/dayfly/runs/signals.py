@@ -39,7 +39,7 @@ class StopSignals(Closing):
 
     @contextmanager
     def patiently(self) -> Iterator[None]:
-        """While a run is under way that can end in order."""
+        """Marks the time in which a run is under way that can end in order."""
         before, self._patient = self._patient, True
         try:
             yield

@@ -225,7 +225,7 @@ class LocalSgd:
 
     @property
     def own_logged(self) -> Sums:
-        """What the step that was taken last logs, of the own slice."""
+        """Values that the latest step logged, of the worker's own slice."""
         return by_name(self._weighting.logged, self._rows[-1][1 + self._own_weights :])
 
     def step(self, pieces: Iterable[Piece], step: int) -> float | None:

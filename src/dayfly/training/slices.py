@@ -114,7 +114,7 @@ class Slices:
                 yield Piece(number, len(within), samples, last=number == self._pieces - 1)
 
     def lent(self) -> AbstractContextManager[None]:
-        """While the caller waits for others inside, samples may be read ahead of use."""
+        """Lets samples be read ahead while the caller waits for other workers inside it."""
         ahead = self._decoders
         return ahead.lent() if isinstance(ahead, ReadAhead) else nullcontext()
 
@@ -146,7 +146,7 @@ class Slices:
                 return
 
     def _within(self, block: _Block, step: int, leaf: int, number: int) -> range:
-        """Where in the indices of a block a piece of one of the leaves is; may be empty."""
+        """Returns the positions of a leaf's piece in a block's indices; may be empty."""
         batch = len(self._epochs.batch(step))
         own, before = share(batch, leaf, self._of), share(batch, self.leaves.start, self._of).start
         first = block.cuts[step - self._block(step).start] + own.start - before

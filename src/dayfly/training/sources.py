@@ -256,7 +256,7 @@ class StreamSource(DatasetSource):
         return more + shard, place
 
     def _number(self, shard: int, place: int) -> int:
-        """The number of a sample of a shard; see `_place`."""
+        """Returns the number of a sample, by its shard and place; the inverse of `_place`."""
         if self._in_turn:
             return shard + place * self._count
         each, more = divmod(self.samples, self._count)

@@ -275,7 +275,7 @@ class Execution:
             raise WireError("given up, as another lane failed") from self._lanes.error
 
     def _store_own_sums(self) -> None:
-        """Store what was summed up in the buffer, as it is no contribution any more."""
+        """Stores finished sums, as the buffer no longer holds the contributions."""
         for at, op in enumerate(self._ops):
             reduced = any(
                 self._ops[earlier].kind is Kind.REDUCE and self._done[earlier]

@@ -128,7 +128,7 @@ class Cgroup:
         return None
 
     def kept_bytes(self) -> int:
-        """What is charged to it now that the kernel could not take back: no pages of files."""
+        """Returns the memory in use that the kernel cannot reclaim; pages of files are left out."""
         stat = dict(
             line.split(" ", 1) for line in (self.path / "memory.stat").read_text().splitlines()
         )

@@ -115,7 +115,7 @@ class DataParallelProblem:
 
 
 def collectives_of(profile: Profile) -> tuple[str, ...]:
-    """Returns dayfly's own that runs have over a profile's channel: of others no cost is known."""
+    """Returns the built-in algorithms for a profile's channel; of others no cost is known."""
     if ChannelModel.of(profile).kind.abilities.sums:
         return ("push-pull",)
     own = (name for name in COLLECTIVES.built_in if not COLLECTIVES[name].server)

@@ -64,7 +64,11 @@ def summed_bytes(profile: Profile) -> float:
 
 
 def limited(profile: Profile) -> list[tuple[int, SizeProfile]]:
-    """Sizes whose memory is limited, by rising memory. Raises RequestError if there is none."""
+    """Returns the sizes whose memory is limited, by rising memory.
+
+    Raises:
+        RequestError: there is none.
+    """
     found = [(one.memory_mib, one) for one in profile.sizes if one.memory_mib is not None]
     if not found:
         raise RequestError(

@@ -285,7 +285,7 @@ def transfers(measured: Measured) -> tuple[Transfer, Transfer, float]:
 
 
 def message_and_sum_s(measured: Measured, up: Transfer, down: Transfer) -> tuple[float, float]:
-    """CPU seconds of a message with its lane, and of one member's sum beside its messages.
+    """Returns CPU seconds of a message with its lane, and of a member's sum beside its messages.
 
         a sum's CPU time - what its bytes take = messages * one of them + the sum by itself
 

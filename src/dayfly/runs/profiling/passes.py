@@ -311,7 +311,7 @@ class OneStage:
 def one_stage(
     job: Job, layers: Layers, engine: Engine, flat: FlatBuffer, batch: Any
 ) -> Callable[[], float] | None:
-    """What times the passes of a batch; None if the job's model cannot be cut, or is on a GPU."""
+    """Returns a function that times the passes of a batch; None: it cannot, or on a GPU."""
     pair = isinstance(batch, (tuple, list)) and len(batch) == 2 and torch.is_tensor(batch[0])
     on_cpu = all(parameter.device.type == "cpu" for parameter in flat.parameters)
     if not (layers.listed and pair and on_cpu):

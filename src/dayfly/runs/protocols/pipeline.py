@@ -200,7 +200,7 @@ class Pipeline(Protocol):
         self._passage = Passage(line, self._stage_rank, self._passes, worker.channel)
 
     def _tail_of(self, wishes: Wishes) -> torch.Tensor:
-        """Wishes, loss, and what it is divided by; of each leaf by itself, if there are any."""
+        """Returns wishes, then loss and denominator: one pair, or one for each leaf."""
         every = [wishes.checkpoint, wishes.stop, *(x for one in self._losses for x in one)]
         return torch.tensor(every, dtype=torch.float64)
 

@@ -119,7 +119,7 @@ def compared(run: RunFiles) -> Comparison | None:
 
 
 def compared_in(directory: Path) -> Comparison | None:
-    """Of the run in a directory, of whose workers only rank 0's events are read."""
+    """Returns the comparison of the run in a directory; it reads only rank 0's events."""
     record = read_any(directory)
     if not isinstance(record, JobRunRecord) or record.planned is None:
         return None

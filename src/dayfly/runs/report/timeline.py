@@ -197,7 +197,7 @@ class _Draft:
         return begun[-1] if begun else next(iter(numbered), None)
 
     def close(self, as_of_s: float, *, of_script: bool) -> None:
-        """Give an end to attempts that nobody saw end, and fill what is before the first step."""
+        """Ends attempts without a recorded end, and fills the time before their first step."""
         for place, one in enumerate(self.attempts):
             if one.end == "running":
                 one = replace(one, end_s=max(as_of_s, one.start_s))

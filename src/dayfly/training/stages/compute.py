@@ -232,7 +232,7 @@ class Stage:
         return self._receives.enter(self.here(self._receives.unpack(received, micro.samples)))
 
     def passed(self, outputs: Any, targets: Any) -> Passed:
-        """The job's loss of outputs; the last stage's to compute."""
+        """Computes the job's loss of the outputs; only the last stage does."""
         here = self.here(targets)
         with autocast(self._precision, self._device):
             loss, weight = self._weighting.watched(

@@ -122,10 +122,15 @@ class BoundaryForm:
     def pack_gradients(
         self, gradients: Sequence[torch.Tensor | None], samples: int
     ) -> torch.Tensor:
-        """A message (gradient_nbytes,) uint8 of gradients: one each of the tensors that need one.
+        """Returns gradients as a message (gradient_nbytes,) uint8. A single one is not copied.
 
-        None, as of a tensor that the stage did not use, becomes zeros. One alone is not copied.
-        Raises DayflyError if one is of another form.
+        Args:
+            gradients: one for each tensor that needs one; None, of a tensor that the stage did not
+                use, becomes zeros.
+            samples: of the micro-batch.
+
+        Raises:
+            DayflyError: one is of another form.
         """
         parts = []
         for number, (form, gradient) in enumerate(zip(self._graded, gradients, strict=True)):
@@ -142,7 +147,7 @@ class BoundaryForm:
         return _parted(self._graded, message, samples)
 
     def graded(self, values: Values) -> list[torch.Tensor]:
-        """Of values, the tensors to which a gradient comes back: what backward begins from."""
+        """Returns the tensors of values that get a gradient: the roots of the backward pass."""
         tensors = zip(self.tensors, self.flatten(values), strict=True)
         return [tensor for form, tensor in tensors if form.gradient]
 

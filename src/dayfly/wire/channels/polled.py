@@ -68,7 +68,7 @@ class Drops(Closing):
                 self._pool.submit(self._sweep)
 
     def settle(self, keys: Iterable[Key] | None = None) -> None:
-        """Wait until these are removed, or all; a moment's work where none is pending."""
+        """Waits until these messages are removed; None: all that are pending."""
         if not self._pending and self._error is None:
             return
         wanted = None if keys is None else list(keys)

@@ -53,7 +53,7 @@ def load() -> Callable[[Any], int]:
 
 
 def run(ranks: Sequence[Rank], shared: Shared) -> tuple[tuple[Moments, ...], ...] | None:
-    """Returns what `simulation.run` does; None: it is not for this loop, or waits for ever.
+    """Returns what `simulation.run` does; None: this loop cannot run it, or it waits for ever.
 
     Args:
         ranks: as of `simulation.run`.

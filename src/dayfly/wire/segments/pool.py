@@ -213,7 +213,7 @@ class PagePool(Closing):
         return False
 
     def _touch_bytes(self, source: int, least: int) -> None:
-        """Touch the next pages of the arena, a slice at most."""
+        """Touches the next pages of an arena: those of `least` bytes, at most one slice."""
         words = self._segments[source].words
         done = words[layout.W_TOUCHED_BYTES]
         size = min(_pages(least), _SLICE_BYTES)

@@ -104,9 +104,10 @@ class ServerRequest:
 
 
 def read_request(sock: socket.socket) -> ServerRequest | None:
-    """The next request; None if the other end hung up between two.
+    """Returns the next request; None: the other end hung up between two requests.
 
-    Raises WireError for one that is none.
+    Raises:
+        WireError: the bytes are no request.
     """
     raw = bytearray(_REQUEST.size)
     if not receive(sock, memoryview(raw), idle=True):
