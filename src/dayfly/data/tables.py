@@ -90,7 +90,7 @@ class Seen:
 
     @property
     def type(self) -> str:
-        """In words."""
+        """Its type in words, such as `whole numbers, 3 missing`."""
         if self.text is not None:
             many = len(self.texts) > _MOST_TEXTS
             return f"text, {f'more than {_MOST_TEXTS}' if many else len(self.texts)} different"

@@ -141,11 +141,17 @@ def write_stages(store: Store, step: int, states: Sequence[State]) -> tuple[Chec
 def recut(
     store: Store, checkpoint: Checkpoint, split: Callable[[Any, Tensors], Sequence[State]]
 ) -> Checkpoint:
-    """Write a committed checkpoint anew for other stages, commit that, and remove the former.
+    """Writes a committed checkpoint anew for other stages, commits that, and removes the former.
+
+    At every moment `latest.json` names a complete checkpoint. State of single ranks is left out.
 
     Args:
-        split: from the whole state to its stages'. At every moment `latest.json` names a checkpoint
-            that is whole. What is a rank's own is left out.
+        store: of the run.
+        checkpoint: the committed one.
+        split: from the whole state to its stages'.
+
+    Returns:
+        The new checkpoint.
 
     Raises:
         CheckpointError: the checkpoint was damaged, or its stages differ in what they should have

@@ -54,7 +54,7 @@ class Conditions:
 
     @property
     def pace_change(self) -> float:
-        """Slowest over fastest of the fixed pieces of work."""
+        """Ratio of the slowest to the fastest run of the same piece of work."""
         least = min(self.pace_s, default=0.0)
         return max(self.pace_s) / least if least else 1.0
 

@@ -149,7 +149,7 @@ def around(value: float, sd: float) -> tuple[float, float]:
 
 
 def _shifted(whole: float, part: float, sd: float) -> tuple[float, float]:
-    """Of a whole of which a part is not sure."""
+    """Returns the interval of a whole of which one part is uncertain, with relative deviation sd."""
     low, high = around(part, sd)
     return whole - part + low, whole - part + high
 

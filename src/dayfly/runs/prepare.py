@@ -296,6 +296,7 @@ def _smallest_piece(batch_size: int, samples: int, leaves: int, pieces: int) -> 
 
 
 def _sizes(total: int, parts: int) -> set[int]:
+    """Returns the sizes of the parts into which samples are shared out evenly; none is 0."""
     return {total // parts, -(-total // parts)} - {0}
 
 

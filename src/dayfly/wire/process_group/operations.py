@@ -188,7 +188,7 @@ _callbacks = ThreadPoolExecutor(_MOST_CALLBACK_THREADS, thread_name_prefix="dayf
 
 
 def _settle(source: torch.futures.Future[Any]) -> None:
-    """Let the futures that hang on this one go on."""
+    """Completes a future in the thread of callbacks, so that those that wait for it go on."""
     _callbacks.submit(guarded(lambda: source.set_result(None), show))
 
 
