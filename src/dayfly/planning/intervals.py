@@ -149,7 +149,7 @@ def around(value: float, sd: float) -> tuple[float, float]:
 
 
 def _shifted(whole: float, part: float, sd: float) -> tuple[float, float]:
-    """Returns the interval of a whole of which one part is uncertain, with relative deviation sd."""
+    """Returns the interval of a whole of which one part has a relative deviation."""
     low, high = around(part, sd)
     return whole - part + low, whole - part + high
 
