@@ -181,7 +181,7 @@ def test_shards_are_read_by_those_who_need_them() -> None:
 def test_a_validation_reads_shards_one_after_another() -> None:
     read: Counter[int] = Counter()
     source = StreamSource(Sharded(SIZES, OF_SHARDS, read), 7, in_turn=False)
-    assert source.shards == 1
+    assert source.by_shard is None
     numbers = np.arange(OF_SHARDS)
     x, _ = source.batch(None, numbers, range(OF_SHARDS), -1)
     assert x.tolist() == [[shard, n] for shard, size in enumerate(SIZES) for n in range(size)]

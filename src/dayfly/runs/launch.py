@@ -39,6 +39,7 @@ from dayfly.runs.shipping import ship
 from dayfly.runs.staging import recut
 from dayfly.training.arrays import ArraySplit, store_arrays
 from dayfly.training.paged import paged
+from dayfly.training.streams import measured, said_of
 
 
 def begin(
@@ -76,6 +77,7 @@ def begin(
         directory, store = context.home.directory, context.home.store
         say = context.request.display.note
         with being_prepared(directory), paged(directory, when=bool(settings.cut)):
+            job = measured(job, say)
             shipped = ship(job, code, store, say, run=directory)
             prepared = prepare(job, settings, None if plan is None else plan.profile)
             parts: tuple[ArraySplit, ...] = ()
@@ -99,11 +101,9 @@ def begin(
                 pipelining=prepared.pipelining,
                 weighting=prepared.weighting,
             )
-        if prepared.streams and settings.workers > 1:
-            say(
-                f"the data are a stream, which each of {settings.workers} workers reads as a whole "
-                "for its share of the samples"
-            )
+        for said in dict.fromkeys(said_of(one, settings.workers) for one in prepared.streams):
+            if said:
+                say(said)
         if job.compile:
             say(
                 "the model is compiled: where torch makes other code after a restart, the bits of "
@@ -172,6 +172,7 @@ def resume(
         if changed is not None and job_file is not None:
             changed = replace(changed.sized_as(job), epochs=job.epochs)
             with being_prepared(directory), paged(directory, when=cut):
+                changed = measured(changed, display.note)
                 record = take_job(record, job, changed, job_file.resolve().parent, store, directory)
             job = changed
             display.note("the job is another from here on (--allow-changed-job)")

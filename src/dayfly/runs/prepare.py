@@ -35,7 +35,6 @@ from dayfly.training.probe import array_samples, dataset_samples, probe
 from dayfly.training.randomness import DATA, EVALUATE, seeded
 from dayfly.training.replica import Replica, model_part, notes_learning_rates
 from dayfly.training.schedules import check_scheduler
-from dayfly.training.sources import shards_of
 from dayfly.training.state import (
     Tensors,
     bad_tensor,
@@ -43,6 +42,7 @@ from dayfly.training.state import (
     model_tensors,
     trained_names,
 )
+from dayfly.training.streams import Lengths, lengths_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Prepared:
         round_bytes: of the messages of a round, which is a step under bsp.
         pipelining: of a model that is cut.
         weighting: how losses of parts of a batch are combined.
-        streams: whether the data are iterable without shards, so that workers read all of them.
+        streams: of data that are iterable, samples of each shard: of training, of validation.
     """
 
     arrays: Arrays | None
@@ -65,7 +65,7 @@ class Prepared:
     round_bytes: RoundBytes
     pipelining: Pipelining | None
     weighting: Weighting
-    streams: bool = False
+    streams: tuple[Lengths, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Data:
         samples: of training, before any are split off.
         trained, validation: after that.
         sample_bytes: of one in the store; 0 if a function of the user's makes it.
-        streams: whether training or validation is iterable, without shards.
+        streams: as of `Prepared`.
     """
 
     arrays: Arrays | None
@@ -87,7 +87,7 @@ class Data:
     sample_bytes: int
     tried: list[Any]
     unseen: list[Any]
-    streams: bool = False
+    streams: tuple[Lengths, ...] = ()
 
     @classmethod
     def of(cls, job: Job) -> Data:
@@ -96,10 +96,10 @@ class Data:
             training, validation = _datasets(job)
             tried = dataset_samples(training, "training")
             unseen = dataset_samples(validation, "validation")
-            both = training, validation
-            streams = any(
-                isinstance(one, torch.utils.data.IterableDataset) and shards_of(one) == 1
-                for one in both
+            streams = tuple(
+                lengths_of(one)
+                for one in (training, validation)
+                if isinstance(one, torch.utils.data.IterableDataset)
             )
             sizes = len(training), len(training), len(validation)
             return cls(None, *sizes, 0, tried, unseen, streams)

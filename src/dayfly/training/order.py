@@ -8,7 +8,7 @@ Rogaway, "Ciphers with arbitrary finite domains", 2002).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -98,7 +98,7 @@ class Epochs(Batches):
         count: int = 1,
         *,
         in_order: bool = False,
-        shards: int = 1,
+        by_shard: Callable[[range], Indices] | None = None,
     ) -> list[Indices]:
         """As `indices`, of several steps of one epoch: together in little more time than one.
 
@@ -108,8 +108,8 @@ class Epochs(Batches):
             world_size: number of workers.
             count: slices in a row, from the rank's on.
             in_order: samples come in the order of their numbers.
-            shards: of which sample n is in number n % shards: within a batch those of one shard
-                stand together, so that a slice has samples of few.
+            by_shard: of samples in order, those of a batch put so that those of one shard stand
+                together, and a slice has samples of few; None: they stay as they are.
         """
         positions = []
         for step in steps:
@@ -121,15 +121,9 @@ class Epochs(Batches):
         whole = np.concatenate(positions)
         if not in_order:
             whole = permuted(whole, self.samples, *key)
-        elif shards > 1:
+        elif by_shard is not None:
             return [
-                _by_shard(self.batch(step), shards)[some - self.batch(step).start]
+                by_shard(self.batch(step))[some - self.batch(step).start]
                 for step, some in zip(steps, positions, strict=True)
             ]
         return np.split(whole, np.cumsum([len(some) for some in positions[:-1]]))
-
-
-def _by_shard(batch: range, shards: int) -> Indices:
-    """The samples of a batch, shard by shard."""
-    numbers = np.arange(batch.start, batch.stop, dtype=np.int64)
-    return numbers[np.argsort(numbers % shards, kind="stable")]

@@ -175,7 +175,7 @@ class Slices:
         source, of = self.source, self._of
         first, count = self.leaves.start, len(self.leaves)
         slices = self._epochs.slices(
-            steps, first, of, count, in_order=source.in_order, shards=source.shards
+            steps, first, of, count, in_order=source.in_order, by_shard=source.by_shard
         )
         indices = np.concatenate(slices)
         cuts = [0, *accumulate(len(one) for one in slices)]

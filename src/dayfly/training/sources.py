@@ -22,6 +22,8 @@ from dayfly.job import Job, Transform
 from dayfly.training.arrays import ArraySplit, opened
 from dayfly.training.order import Indices
 from dayfly.training.randomness import AUGMENT, DATA, seed_generators
+from dayfly.training.shard_order import ShardOrder
+from dayfly.training.streams import lengths_of
 from dayfly.wire.stores.base import Store
 
 #: x or y of some samples: a tensor, or what is still to be stacked; None: it is of no use.
@@ -49,8 +51,8 @@ class Source(ABC):
     sample_bytes: int = 0
     #: Whether samples come in the order of their numbers, not in one that follows from the seed.
     in_order: bool = False
-    #: By whose remainder samples of a batch are put together, as each worker is to read few shards.
-    shards: int = 1
+    #: Puts the samples of a batch shard by shard, as each worker is to read few; None: they stay.
+    by_shard: Callable[[range], Indices] | None = None
 
     @property
     @abstractmethod
@@ -175,58 +177,48 @@ class DatasetSource(Source):
         return self._dataset[number]
 
 
-def shards_of(dataset: Any) -> int:
-    """Returns in how many shards a stream can be read, each without the others; 1: it has none.
-
-    Args:
-        dataset: has `num_shards` and `shard(num_shards=, index=)`, as those of Hugging Face, or
-            no shards.
-    """
-    shards = getattr(dataset, "num_shards", 1)
-    whole = isinstance(shards, int) and callable(getattr(dataset, "shard", None))
-    return max(1, shards) if whole else 1
-
-
 class StreamSource(DatasetSource):
     """Samples of an IterableDataset, in its order; what lies before one that is asked for is read.
 
     Each sample is drawn with generators seeded for it, so all workers read the same stream. It
     begins anew in each epoch, of which a `set_epoch` is told. Shards are read by themselves, those
-    alone of which a sample is asked for. They have equally many samples, but for one:
-
-        ten samples in three shards     shard 0    shard 1    shard 2
-        in turn, as in training         0 3 6 9    1 4 7      2 5 8
-        one after another               0 1 2 3    4 5 6      7 8 9      as in validation
+    alone of which a sample is asked for.
 
     Args:
-        in_turn: how the samples of shards are numbered.
+        in_turn: how the samples of shards are numbered; see `ShardOrder`.
     """
 
     in_order = True
 
     def __init__(self, *args: Any, in_turn: bool = True, **named: Any) -> None:
         super().__init__(*args, **named)
-        self.shards = shards_of(self._dataset) if in_turn else 1
-        self._count = shards_of(self._dataset)
-        self._in_turn = in_turn
+        self._order = ShardOrder(lengths_of(self._dataset), in_turn=in_turn)
+        self._count = len(self._order.lengths)
+        if in_turn and self._count > 1:
+            self.by_shard = self._order.by_shard
         self._epoch: int | None = None
         self._open: dict[int, _OpenShard] = {}
 
     def again(self) -> Source:
-        other = super().again()
-        assert isinstance(other, StreamSource)
-        other._in_turn, other.shards = self._in_turn, self.shards
-        return other
+        assert self._make is not None, "nobody says how it is made"
+        return type(self)(
+            self._make(),
+            self._seed,
+            self._make,
+            collate=self._collate,
+            in_turn=self._order.in_turn,
+        )
 
     def sample(self, epoch: int, number: int) -> Any:
         if epoch != self._epoch:
             self._epoch, self._open = epoch, {}
-        shard, place = self._place(number)
+        shard, place = self._order.find(number)
         opened = self._open.get(shard)
         if opened is None or place < opened.following:
             opened = self._open[shard] = self._opened(epoch, shard)
         while True:
-            seed_generators(AUGMENT, self._seed, epoch, self._number(shard, opened.following))
+            of_sample = self._order.serial(shard, opened.following)
+            seed_generators(AUGMENT, self._seed, epoch, of_sample)
             try:
                 sample = next(opened.samples)
             except StopIteration:
@@ -237,30 +229,12 @@ class StreamSource(DatasetSource):
 
     def _opened(self, epoch: int, shard: int) -> _OpenShard:
         seed_generators(AUGMENT, self._seed, epoch, shard)
-        if callable(set_epoch := getattr(self._dataset, "set_epoch", None)):
-            set_epoch(epoch)
-        whole = self._dataset
+        opened = self._dataset
+        _tell_epoch(opened, epoch)
         if self._count > 1:
-            whole = whole.shard(num_shards=self._count, index=shard)
-        return _OpenShard(iter(whole))
-
-    def _place(self, number: int) -> tuple[int, int]:
-        """The shard of a sample, and its place there."""
-        if self._in_turn:
-            return number % self._count, number // self._count
-        each, more = divmod(self.samples, self._count)
-        longer = more * (each + 1)  # samples of the shards that have one more
-        if number < longer:
-            return divmod(number, each + 1)
-        shard, place = divmod(number - longer, each)
-        return more + shard, place
-
-    def _number(self, shard: int, place: int) -> int:
-        """Returns the number of a sample, by its shard and place; the inverse of `_place`."""
-        if self._in_turn:
-            return shard + place * self._count
-        each, more = divmod(self.samples, self._count)
-        return shard * each + min(shard, more) + place
+            opened = opened.shard(num_shards=self._count, index=shard)
+            _tell_epoch(opened, epoch)  # those of Hugging Face begin at epoch 0
+        return _OpenShard(iter(opened))
 
     def _too_short(self, shard: int, found: int) -> RunFailed:
         if self._count == 1:
@@ -268,12 +242,17 @@ class StreamSource(DatasetSource):
                 f"the job's stream ended after {found} samples, and its length says "
                 f"{self.samples}: let its __len__ be the samples of each epoch"
             )
-        least = self.samples // self._count
         return RunFailed(
-            f"shard {shard} of the job's stream ended after {found} samples, and by its length of "
-            f"{self.samples} each of {self._count} shards has {least} at least: let its __len__ be "
-            "the shards times the samples of the shortest one"
+            f"shard {shard} of the job's stream ended after {found} samples, and "
+            f"{self._order.lengths[shard]} were expected: give it shard_lengths, the samples of "
+            "each shard in every epoch, or a __len__ of shards that are equally long"
         )
+
+
+def _tell_epoch(stream: Any, epoch: int) -> None:
+    """Tells a stream the epoch, if it wants to know. A validation is of none: always the same."""
+    if callable(told := getattr(stream, "set_epoch", None)) and epoch >= 0:
+        told(epoch)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from dayfly.job import Job
 from dayfly.runs.prepare import Data, arrays_of
 from dayfly.training.arrays import Arrays, ArraySplit, check_arrays, store_arrays, store_split
 from dayfly.training.probe import array_samples
+from dayfly.training.streams import measured
 from dayfly.wire.stores.base import Store
 
 #: Name of a job's data in messages, where the rows of arrays were given themselves.
@@ -153,7 +154,8 @@ def given(data: Any, job: Job, *, labels_needed: bool, paired: bool) -> Given:
     if isinstance(data, (tuple, list)) and len(data) == 2 and all(map(_is_array, data)):
         return _of_arrays(data[0], data[1], job, labels_needed=labels_needed)
     if callable(data) and not hasattr(data, "__getitem__"):
-        source: Callable[[], Any] = Second(data, paired=paired)
+        own = cast("Callable[[], Any]", measured(replace(job, data=data)).data)
+        source: Callable[[], Any] = Second(own, paired=paired)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         source = Both(as_pairs(data) if paired else data)
     else:

@@ -37,6 +37,7 @@ from dayfly.training.forward import forward
 from dayfly.training.optimizers import build_optimizer
 from dayfly.training.randomness import DATA, DROPOUT, seeded
 from dayfly.training.stages.layers import build_skeleton
+from dayfly.training.streams import measured
 
 
 def layer_flops(job: Job, model: nn.Module, samples: Sequence[Any]) -> tuple[Affine, ...]:
@@ -146,7 +147,7 @@ def job_facts(job: Job, name: str) -> JobFacts:
     cannot be built or run on torch's meta device.
     """
     with seeded(DATA, job.seed):
-        data = Data.of(job)
+        data = Data.of(measured(job))
     model = build_skeleton(job)
     return JobFacts(
         job=name,

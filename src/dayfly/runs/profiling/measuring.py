@@ -50,6 +50,7 @@ from dayfly.runs.task import Task
 from dayfly.runs.workplace import Workplace, site_of
 from dayfly.specs.functions import FunctionSpec
 from dayfly.training.arrays import ArraySplit, store_arrays
+from dayfly.training.streams import measured
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelSpec
@@ -94,7 +95,7 @@ def profile(
     each = [replace(settings, memory_mib=size, workers=1) for size in sizes]
     for one in each:
         resources_of(one)  # before anything is made
-    made = made_here()
+    job, made = measured(job, note), made_here()
     with (
         StopSignals() as signals,
         Workplace.open(None, preloads.PROFILE, signals, variables(made), settings) as workplace,
