@@ -99,6 +99,22 @@ def test_a_sample_that_fails_does_so_in_the_functions_own_thread() -> None:
     assert traceback.extract_tb(failed.value.__traceback__)[-1].name == "__getitem__"
 
 
+def test_work_that_comes_in_has_the_turn() -> None:
+    dataset = Watched()
+    with ReadAhead(DatasetSource(dataset, 5), 3) as ahead, ahead.lent():
+        for number in range(3):  # micro-batches, each asked for when the one before it is computed
+            with ahead.at_work():
+                dataset.at_work = True
+                read = len(dataset.read_by)
+                ahead.ask((0, number), None, np.arange(2 * number, 2 * number + 2), 0)
+                time.sleep(0.002)
+                assert len(dataset.read_by) == read
+                dataset.at_work = False
+            until(lambda: ahead._next() is None)
+            assert len(dataset.read_by) == read + 2
+    assert threading.get_ident() not in dataset.read_by
+
+
 def test_a_reader_stops_when_its_function_goes_on() -> None:
     class Slow(Watched):
         def __getitem__(self, index: int) -> Any:

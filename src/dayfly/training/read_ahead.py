@@ -1,7 +1,10 @@
 """Samples of a Dataset that are read while their function waits for the wire.
 
-    function   |read 40-42| compute | wait for sums | apply | compute | wait for sums ...
-    reader                          |43 |44 |45 |                     |46 ...
+    function    |read 40-42| compute | wait for sums | apply | compute | wait for sums ...
+    reader                           |43 |44 |45 |                     |46 ...
+
+    first stage |read 0| f0 |read 1| f1 | wait | b0 | wait | b1 | wait for sums ...
+    reader                              |2 |3 |     |4 |        |5 |6 ...
 
 A Dataset may draw from the generators that the model draws from, and share with it what it likes.
 So the two never run at once: the reader, a thread of its own, has its turn while the function's
@@ -87,22 +90,36 @@ class ReadAhead(Closing):
     @contextmanager
     def lent(self) -> Iterator[None]:
         """While the caller only waits, samples are read; at the end, of the one under way."""
-        if self._next() is None:
+        self._lend()
+        try:
             yield
+        finally:
+            self._take_back()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Inside `lent`: the caller has its turn meanwhile, as work came in that it waited for."""
+        self._take_back()
+        try:
+            yield
+        finally:
+            self._lend()
+
+    def _lend(self) -> None:
+        if self._next() is None:
             return
         if self._thread is None:
             self._thread = start_thread(self._run, name="dayfly-ahead", failed=self._failed)
         with self._changed:
             self._lent = True
             self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._lent = False
-                self._changed.notify_all()
-                while self._reading:
-                    self._changed.wait()
+
+    def _take_back(self) -> None:
+        with self._changed:
+            self._lent = False
+            self._changed.notify_all()
+            while self._reading:
+                self._changed.wait()
 
     def close(self) -> None:
         """Ends the thread. May be called twice."""
@@ -120,7 +137,7 @@ class ReadAhead(Closing):
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not (self._closed or self._lent):
+                while not (self._closed or (self._lent and self._next() is not None)):
                     self._changed.wait()
                 if self._closed:
                     return
@@ -131,8 +148,6 @@ class ReadAhead(Closing):
             with self._changed:
                 self._reading = False
                 self._changed.notify_all()
-                while self._lent and not self._closed:  # all is read
-                    self._changed.wait()
 
     def _read(self, piece: _Piece) -> None:
         """Reads a sample; one that fails does so again where the function reads it."""

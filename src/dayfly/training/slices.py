@@ -118,6 +118,11 @@ class Slices:
         ahead = self._decoders
         return ahead.lent() if isinstance(ahead, ReadAhead) else nullcontext()
 
+    def at_work(self) -> AbstractContextManager[None]:
+        """Inside `lent`, while the caller works on what it waited for, nothing is read."""
+        ahead = self._decoders
+        return ahead.at_work() if isinstance(ahead, ReadAhead) else nullcontext()
+
     def _ask(self, key: tuple[int, int, int], decoders: Decoders | ReadAhead) -> None:
         """Have a piece decoded, and those after it, as far as their samples are here.
 

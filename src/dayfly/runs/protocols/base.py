@@ -66,6 +66,9 @@ class SlicePieces(typing.Protocol):
     def lent(self) -> AbstractContextManager[None]:
         """As `training.slices.Slices.lent`."""
 
+    def at_work(self) -> AbstractContextManager[None]:
+        """As `training.slices.Slices.at_work`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:

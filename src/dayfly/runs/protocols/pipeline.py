@@ -293,6 +293,10 @@ class Pipeline(Protocol):
         self._losses = [[0.0] * len(one) for one in self._losses]
 
         def work(one: Work, received: torch.Tensor | None) -> torch.Tensor | None:
+            with here.slices.at_work():
+                return passed(one, received)
+
+        def passed(one: Work, received: torch.Tensor | None) -> torch.Tensor | None:
             began = time.monotonic()
             if one.what == FORWARD:
                 micro = under_way[one.micro_batch] = next(samples)
@@ -314,12 +318,14 @@ class Pipeline(Protocol):
             self._gradients.begin(micros, batch)
             if not (self._passage.last and micros):
                 sum_tail()  # the loss is another's
-            run.carry_out(work)
+            with here.slices.lent():
+                run.carry_out(work)
             here.faults.at(step, "computed")
             self._gradients.end()
-            self._buckets.finish()
-            for one in coming:
-                one.result()
+            with here.slices.lent():
+                self._buckets.finish()
+                for one in coming:
+                    one.result()
         except BaseException as error:
             here.engine.give_up(error)
             self._passes.give_up(error)

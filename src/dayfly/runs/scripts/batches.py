@@ -49,6 +49,10 @@ class Given:
         """Nothing is read ahead: the script reads its batches."""
         return nullcontext()
 
+    def at_work(self) -> AbstractContextManager[None]:
+        """As `lent`."""
+        return nullcontext()
+
 
 @dataclass(frozen=True, slots=True)
 class GivenBatches(Epochs):
