@@ -84,7 +84,7 @@ def test_the_size_with_one_vcpu_can_be_had(name: str) -> None:
     assert platform.one_vcpu_mib is not None
     platform.check(memory_mib=platform.next_size_mib(platform.one_vcpu_mib))
     if platform.machine_vcpus is None:
-        assert platform.vcpus(platform.one_vcpu_mib) == 1
+        assert platform.vcpus(platform.one_vcpu_mib) == max(1, platform.vcpus_min or 0)
 
 
 @pytest.mark.parametrize("name", KNOWN.platforms())
@@ -126,6 +126,20 @@ def test_a_hydrozoa_worker_costs_what_its_table_says() -> None:
     assert found.prices is not None
     assert found.vcpus(6144) == 4
     assert found.prices.usd_for_1_s(6144, 4) * 3600 == pytest.approx(0.5121)
+
+
+def test_functions_with_gpus_have_a_grid_of_their_own() -> None:
+    one = KNOWN.platform("cloud-run-l4")
+    assert [one.vcpu_choices(gib * 1024) for gib in (16, 24, 32)] == [(4, 6, 8), (6, 8), (8,)]
+    assert one.billed_size(None) == (16384, 4)
+    with pytest.raises(RequestError, match="no functions of 2048 MiB: give 16384 to 32768 MiB"):
+        one.check(memory_mib=2048)
+    with pytest.raises(RequestError, match="no functions of 2 vCPUs: give 4 to 8"):
+        one.check(vcpus=2)
+    k80, v100 = (KNOWN.platform(f"azure-containers-{gpu}") for gpu in ("k80", "v100"))
+    assert k80.vcpu_choices(56 * 1024) == v100.vcpu_choices(112 * 1024) == (1, 2, 3, 4, 5, 6)
+    with pytest.raises(RequestError, match="no functions of 58368 MiB: give at most 57344 MiB"):
+        k80.check(memory_mib=57 * 1024)
 
 
 def test_compute_units_are_dollars() -> None:

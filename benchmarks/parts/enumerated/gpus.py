@@ -13,13 +13,12 @@ from random import Random
 from typing import Any
 
 from benchmarks.parts.enumerated import problems, stages
-from dayfly.catalogue.gpu import gpu_shares
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import Assumed, facts_of, profile_of
 from dayfly.planning.choose.data_parallel import DataParallelProblem, all_data_parallel
-from dayfly.planning.choose.from_profile import stages_problems
+from dayfly.planning.choose.from_profile import kinds_of_sizes, stages_problems
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.problem import Problem
@@ -67,11 +66,12 @@ def random_problem(chance: Random) -> GpusProblem:
         gpu_memory_mib=memory_mib,
         gpu_memory_step_mib=memory_mib // chance.choice((4, 16)) if parted else None,
     )
+    least_mib = max(2048, platform.memory_min_mib or 0)
     made = profile_of(
         facts_of(job),
         platform,
         Catalogue().store("s3"),
-        (2048, 3072, 4096),
+        (least_mib, 3 * least_mib // 2, 2 * least_mib),
         _ASSUMED,
         every_kind=True,
     )
@@ -91,10 +91,10 @@ def chosen(problem: GpusProblem) -> Front[Any]:
 
 
 def every_plan(problem: GpusProblem) -> Iterator[Point[Any]]:
-    """Each share by itself."""
+    """Each share and number of vCPUs by itself."""
     if problem.cut:
-        for share in gpu_shares(problem.platform):
-            for one in _cut(problem, FunctionKind(gpu_share=share)):
+        for kind in kinds_of_sizes(problem.profile):
+            for one in _cut(problem, kind):
                 yield from stages.every_point(one)
         return
     gpu = problem.profile.gpu

@@ -150,7 +150,7 @@ class FunctionPlatform:
         """
         if memory_mib is None:
             size_mib = self.next_size_mib(self.one_vcpu_mib or 1)
-            return size_mib, vcpus or self.machine_vcpus or 1.0
+            return size_mib, vcpus or self.machine_vcpus or max(1.0, self.vcpus_min or 0.0)
         size_mib = self.next_size_mib(memory_mib)
         return size_mib, self.machine_vcpus or vcpus or self.vcpus(size_mib) or 1.0
 
@@ -178,7 +178,8 @@ class FunctionPlatform:
 
     @property
     def one_vcpu_mib(self) -> int | None:
-        """The most memory that comes with one vCPU; all of a machine's."""
+        """The most memory that comes with one vCPU; the least where more come with it; all of a
+        machine's."""
         if self.machine_vcpus is not None:
             return self.memory_max_mib
         if self.vcpus_by_memory is not None:
