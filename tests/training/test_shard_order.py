@@ -62,4 +62,6 @@ def test_what_shards_cost_is_said() -> None:
     assert said_of((10, 7, 12, 9), 4) is None
     assert said_of((38,), 1) is None
     assert "each of 2 workers reads as a whole" in str(said_of((38,), 2))
-    assert "whose 2 shards 4 workers read 3.4 times in an epoch" in str(said_of((30, 8), 4))
+    assert "4 workers read the 2 shards of the stream 3.4 times in an epoch" in str(
+        said_of((30, 8), 4)
+    )

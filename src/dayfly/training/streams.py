@@ -235,6 +235,6 @@ def said_of(lengths: Lengths, workers: int) -> str | None:
     if times <= 2:
         return None
     return (
-        f"the data are a stream whose {len(lengths)} shards {workers} workers read {times:.1f} "
-        f"times in an epoch: make {workers} shards or more, none far longer than the others"
+        f"{workers} workers read the {len(lengths)} shards of the stream {times:.1f} times in an "
+        f"epoch: make {workers} shards or more, none far longer than the others"
     )
