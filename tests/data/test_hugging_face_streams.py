@@ -101,8 +101,8 @@ def test_shards_of_files_are_read_by_those_who_need_them(tmp_path: Path) -> None
     assert seen[1][:5] != seen[1][5:], "shuffled anew in each epoch"
 
 
-# Each of eight functions imports `datasets`, in 1 s of CPU. What a worker reads that starts again is
-# in tests/training/test_streams.py, and what it reads of these streams above.
+# Each of eight functions imports `datasets`, in 1 s of CPU. What a worker that starts again reads
+# is in tests/training/test_streams.py, and what it reads of these streams above.
 @pytest.mark.slow
 def test_a_run_with_deaths_that_goes_on(tmp_path: Path) -> None:
     paths = files(tmp_path)
