@@ -19,6 +19,9 @@ servers against one, 1f1b against fill-drain, unequal vCPUs.
 With `--steady` the same jobs have layers that take the same CPU time in every pass
 (`parts.planning.steady`), so that errors are of the prediction and not of the machine's pace.
 
+With `--again DIR` a second profile of each, of an hour before or made after the runs, predicts the
+same (`parts.planning.again`): how far two profiles are apart, beside the errors.
+
 `--choose` runs nothing: it has the papers' own methods choose plans beside the exact planners
 (`parts.choosing`); with `--run` for two jobs of this machine, and runs what they chose.
 """
@@ -41,6 +44,7 @@ from benchmarks.parts.choosing import carried_out_shown
 from benchmarks.parts.choosing import shown as choices_shown
 from benchmarks.parts.machine import Stolen, machine, one_thread
 from benchmarks.parts.planning import shown
+from benchmarks.parts.planning.again import agreement, apart_s
 from benchmarks.parts.planning.at_pace import at_pace
 from benchmarks.parts.planning.channels import Urls, channels
 from benchmarks.parts.planning.compare import row, summary
@@ -94,7 +98,10 @@ def run(args: Sequence[str]) -> Json:
             )
         return bench.run(asked.only, seed=asked.seed, quick=asked.quick)
     chosen = [EVERY[name] for name in asked.only]
-    there = {one.profile: kept(one.profile, asked.profiles) for one in chosen}
+    there, again_there = (
+        {one.profile: kept(one.profile, directory) for one in chosen}
+        for directory in (asked.profiles, asked.again)
+    )
     began, on_what, stolen = time.monotonic(), machine(), Stolen()
     busy = _busy(on_what["load"])
     if busy:
@@ -106,21 +113,23 @@ def run(args: Sequence[str]) -> Json:
         _works(chosen, steadily=asked.steady) as works,
     ):
         scratch = scratch_of(session)
-        profiles = {
-            name: there[name]
-            or of_configurations(
-                name, *works[work], urls, scratch, asked.profiles, quick=asked.quick
-            )
-            for name, work in {one.profile: one.work for one in chosen}.items()
-        }
-        predictions = {
-            one.name: forecast(profiles[one.profile].profile, one, urls) for one in chosen
-        }
+        measured = partial(_profiled, chosen, works, urls, scratch, quick=asked.quick)
+        profiles = measured(there, asked.profiles)
+        predictions = _forecasts(chosen, profiles, urls)
+        # A second profile that is there and cannot predict is refused before anything runs.
+        _forecasts(chosen, again_there, urls)
         runs = _measure(chosen, asked.rounds, urls, scratch, works)
+        second = measured(again_there, asked.again) if asked.again else {}
+        by_second = _forecasts(chosen, second, urls) if asked.again else {}
     rows = [
         _row(one, profiles[one.profile], predictions[one.name], runs[one.name], urls)
         for one in chosen
+        if runs[one.name]
     ]
+    again = None
+    if asked.again:
+        apart = [apart_s(profiles[name], one) for name, one in second.items()]
+        again = agreement(predictions, by_second, rows, apart)
     share = stolen.share()
     return {
         "machine": {**on_what, "stolen": share},
@@ -134,8 +143,34 @@ def run(args: Sequence[str]) -> Json:
             for name, one in profiles.items()
         ],
         "rows": rows,
-        "summary": summary(rows),
+        "summary": summary(rows) if rows else None,
+        "again": again,
     }
+
+
+def _profiled(
+    chosen: Sequence[Chosen],
+    works: Mapping[str, tuple[Work, Paced]],
+    urls: Urls,
+    scratch: Path,
+    there: Mapping[str, Profiled | None],
+    keep: Path | None,
+    *,
+    quick: bool,
+) -> dict[str, Profiled]:
+    """Profiles of the configurations by name: those that are there, the others made now."""
+    return {
+        name: there[name] or of_configurations(name, *works[work], urls, scratch, keep, quick=quick)
+        for name, work in {one.profile: one.work for one in chosen}.items()
+    }
+
+
+def _forecasts(
+    chosen: Sequence[Chosen], profiles: Mapping[str, Profiled | None], urls: Urls
+) -> dict[str, Json]:
+    """What is predicted of each configuration whose profile is there."""
+    known = [(one, profiles[one.profile]) for one in chosen]
+    return {one.name: forecast(by.profile, one, urls) for one, by in known if by is not None}
 
 
 @contextmanager
@@ -257,13 +292,23 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=0, help="of --choose: of random problems")
     parser.add_argument(
-        "--rounds", type=_above_zero, help=f"default: {_ROUNDS}, or {_QUICK_ROUNDS} if --quick"
+        "--rounds",
+        type=_whole,
+        help=f"default: {_ROUNDS}, or {_QUICK_ROUNDS} if --quick; 0: profiles alone, which "
+        "--profiles keeps",
     )
     parser.add_argument(
         "--profiles",
         type=_directory,
         metavar="DIR",
         help="keep the profiles there, and use those that are there (default: make them anew)",
+    )
+    parser.add_argument(
+        "--again",
+        type=_directory,
+        metavar="DIR",
+        help="second profiles of the same, kept there: those that are there, or made after the "
+        "runs; how far predictions by both are apart",
     )
     parser.add_argument(
         "--quick",
@@ -280,13 +325,20 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         parser.error("argument --steady: not with --choose")
     if asked.steady and asked.profiles:
         parser.error("argument --steady: not with --profiles: layers take other times each time")
+    if asked.again and (asked.choose or asked.steady):
+        parser.error("argument --again: not with --choose or --steady")
+    if asked.again and asked.profiles and asked.again.samefile(asked.profiles):
+        parser.error("argument --again: give another directory than --profiles has")
+    if asked.rounds == 0 and (asked.choose or not asked.profiles):
+        parser.error("argument --rounds: 0 makes profiles alone: add --profiles DIR")
     known = (_JOBS if asked.run else _PROBLEMS) if asked.choose else tuple(EVERY)
     usual: Iterable[str] = IMITATED if asked.imitate else _QUICK if asked.quick else CHOSEN
     asked.only = asked.only or list(known if asked.choose else usual)
     for name in asked.only:
         if name not in known:
             parser.error(f"argument --only: {name!r} is none of {', '.join(known)}")
-    asked.rounds = asked.rounds or (_QUICK_ROUNDS if asked.quick else _ROUNDS)
+    if asked.rounds is None:
+        asked.rounds = _QUICK_ROUNDS if asked.quick else _ROUNDS
     return asked
 
 
@@ -300,11 +352,11 @@ def _directory(text: str) -> Path:
     return path
 
 
-def _above_zero(text: str) -> int:
+def _whole(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number above 0")
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, 0 or more")
     return number

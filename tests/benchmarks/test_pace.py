@@ -82,10 +82,15 @@ def test_a_kept_profile_has_its_pace(tmp_path: Path) -> None:
     assert kept("cnn-file-lambda", None) is None
     assert kept("cnn-file-lambda", tmp_path) is None
     (tmp_path / "cnn-file-lambda.json").write_text(profile_text(PROFILE))
-    (tmp_path / "cnn-file-lambda.pace.json").write_text(pace_text(0.0625))
+    (tmp_path / "cnn-file-lambda.pace.json").write_text(pace_text(0.0625, 1e9))
     found = kept("cnn-file-lambda", tmp_path)
     assert found is not None
-    assert (found.profile, found.pass_s) == (PROFILE, 0.0625)
+    assert (found.profile, found.pass_s, found.made_s) == (PROFILE, 0.0625, 1e9)
+
+
+def test_a_pace_that_an_earlier_version_wrote_does_not_say_when(tmp_path: Path) -> None:
+    (tmp_path / "x.pace.json").write_text('{"pass_s": 0.5}')
+    assert read_pace(tmp_path / "x.pace.json") == (0.5, None)
 
 
 def test_a_kept_profile_without_a_pace_is_refused(tmp_path: Path) -> None:

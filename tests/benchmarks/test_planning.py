@@ -196,6 +196,7 @@ def test_the_table_says_all() -> None:
         "profiles": [{"name": "cnn-file-lambda", "took_s": 20.0}],
         "rows": rows,
         "summary": summary(rows),
+        "again": None,
     }
     page = io.StringIO()
     Console(file=page, width=200).print(planning.table(result))
@@ -219,7 +220,9 @@ def test_the_table_says_all() -> None:
     assert f"{1e3 * median(one.step_s for one in RUNS):.1f}" in text
 
 
-@pytest.mark.parametrize("wrong", [["--only", "none"], ["--rounds", "0"], ["--on", "x"]])
+@pytest.mark.parametrize(
+    "wrong", [["--only", "none"], ["--rounds", "0"], ["--rounds", "-1"], ["--on", "x"]]
+)
 def test_a_wrong_option_is_refused(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         planning.run(wrong)

@@ -90,14 +90,14 @@ def summary(rows: Sequence[Json]) -> Json:
     at_pace: the same errors of the predictions at the runs' pace. pace: of all runs.
     """
     whole: Json = {
-        name: _errors({row["name"]: row[name]["error"] for row in rows})
+        name: errors({row["name"]: row[name]["error"] for row in rows})
         for name in (*COMPARED, "memory_mib")
     }
     memory = [one for row in rows for one in row["memory_mib"]["errors"]]
     whole["memory_mib"] |= {"least": min(memory), "most": max(memory)}
     for name in COMPARED:
         whole[name] |= {
-            "at_pace": _errors({row["name"]: row[name]["at_pace"]["error"] for row in rows}),
+            "at_pace": errors({row["name"]: row[name]["at_pace"]["error"] for row in rows}),
             "spread": fmean(row[name]["spread"] for row in rows),
             "single": _of_known([row[name]["single"] for row in rows], fmean),
             "worst_single": _of_known([row[name]["single"] for row in rows], max),
@@ -134,12 +134,12 @@ def _at_pace(predicted: Sequence[float], measured: float) -> Json:
     return {"predicted": median(predicted), "error": error(median(predicted), measured)}
 
 
-def _errors(errors: Mapping[str, float]) -> Json:
-    """errors: by the name of a configuration."""
-    worst = max(errors, key=lambda name: abs(errors[name]))
+def errors(signed: Mapping[str, float]) -> Json:
+    """The mean and the worst of errors, and which is the worst. signed: by configuration."""
+    worst = max(signed, key=lambda name: abs(signed[name]))
     return {
-        "mean": fmean(abs(one) for one in errors.values()),
-        "worst": abs(errors[worst]),
+        "mean": fmean(abs(one) for one in signed.values()),
+        "worst": abs(signed[worst]),
         "worst_of": worst,
     }
 

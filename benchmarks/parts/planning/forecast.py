@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,10 +24,14 @@ from dayfly.runs.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """A profile, and pass_s: CPU seconds of the probe's pass beside it, see `pace`."""
+    """A profile, and pass_s: CPU seconds of the probe's pass beside it, see `pace`.
+
+    made_s: when, in seconds since 1970; None: nobody wrote it down.
+    """
 
     profile: Profile
     pass_s: float
+    made_s: float | None = None
 
 
 def kept(name: str, directory: Path | None) -> Profiled | None:
@@ -42,7 +47,8 @@ def kept(name: str, directory: Path | None) -> Profiled | None:
             f"{file} has no {beside.name} beside it, which says how fast the machine was: take the "
             "profile away, and it is made anew"
         )
-    return Profiled(profile=read_profile(file), pass_s=read_pace(beside))
+    pass_s, made_s = read_pace(beside)
+    return Profiled(profile=read_profile(file), pass_s=pass_s, made_s=made_s)
 
 
 def of_configurations(
@@ -93,13 +99,14 @@ def profiled(
         )
 
     say(f"profile {name}: functions of {', '.join(map(str, sizes))} MiB")
+    made_s = time.time()
     made, pass_s = pace.beside(measured)
     say(f"profile {name}: {made.took_s:.1f} s, a pass of the probe {1e3 * pass_s:.1f} ms")
     if keep is not None:
         # The pace first: a profile without one is of no use.
-        _pace_file(keep, name).write_text(pace_text(pass_s))
+        _pace_file(keep, name).write_text(pace_text(pass_s, made_s))
         _file(keep, name).write_text(profile_text(made))
-    return Profiled(profile=made, pass_s=pass_s)
+    return Profiled(profile=made, pass_s=pass_s, made_s=made_s)
 
 
 def _file(directory: Path, name: str) -> Path:

@@ -79,22 +79,27 @@ def paces(works: Iterable[str]) -> Iterator[Mapping[str, Pace]]:
         yield {work: stack.enter_context(Pace(work)) for work in dict.fromkeys(works)}
 
 
-def pace_text(pass_s: float) -> str:
-    """What is written beside a profile that is kept."""
-    return json.dumps({"pass_s": pass_s}) + "\n"
+def pace_text(pass_s: float, made_s: float) -> str:
+    """What is written beside a profile that is kept. made_s: when, in seconds since 1970."""
+    return json.dumps({"pass_s": pass_s, "made_s": made_s}) + "\n"
 
 
-def read_pace(file: Path) -> float:
-    """Seconds of a pass, as `pace_text` wrote them. Raises RequestError, which names the file."""
+def read_pace(file: Path) -> tuple[float, float | None]:
+    """Seconds of a pass, and when, as `pace_text` wrote them; None: nobody wrote when.
+
+    Raises RequestError, which names the file.
+    """
     try:
-        pass_s = float(json.loads(file.read_text(encoding="utf-8"))["pass_s"])
+        found = json.loads(file.read_text(encoding="utf-8"))
+        pass_s, made_s = float(found["pass_s"]), found.get("made_s")
+        made_s = None if made_s is None else float(made_s)
     except OSError as error:
         raise RequestError(f"{str(file)!r} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError, KeyError) as error:
         raise RequestError(f'{str(file)!r} is no pace: give {{"pass_s": seconds}}') from error
     if not 0 < pass_s < float("inf"):
         raise RequestError(f"{str(file)!r}: pass_s is {pass_s:g}: give seconds above 0")
-    return pass_s
+    return pass_s, made_s
 
 
 class _Bursts:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.parts.machine import machine_line
+from benchmarks.parts.planning.again import AIM
 from benchmarks.parts.planning.compare import PAPERS
 from benchmarks.parts.spread import columns, framed
 
@@ -15,8 +16,13 @@ Json = Mapping[str, Any]
 
 
 def table(result: Json) -> Table:
-    """The errors of each configuration, then over all, then where a step's time goes."""
+    """The errors of each configuration, then over all, then where a step's time goes; and how far
+    predictions by two profiles are apart, if there are two."""
     rows, rounds = result["rows"], result["rounds"]
+    again = list(_again(result["again"])) if result["again"] else []
+    if not rows:
+        kept = f"{len(result['profiles'])} profiles, and nothing run"
+        return framed(f"{kept}, {machine_line(result['machine'])}", *result["warnings"], *again)
     papers = ", ".join(f"{name} {error}" for name, error in PAPERS.items())
     profiles = result["profiles"]
     profiling_s = sum(one["took_s"] for one in profiles)
@@ -40,6 +46,7 @@ def table(result: Json) -> Table:
         "of rank 0's step: computing; transfers while it does not; only waiting; neither",
         *_summary(result["summary"]),
         *_intervals(result["summary"]),
+        *again,
         f"The papers report of their own predictions: {papers}.",
     )
 
@@ -143,6 +150,40 @@ def _intervals(summary: Json) -> Iterator[str]:
             yield (
                 f"90% intervals hold {held} of {whole} {words}; of configurations held out when "
                 f"the model's error was found, {new['held']} of {new['of']}"
+            )
+
+
+def _again(again: Json) -> Iterator[Table | str]:
+    """Predictions by both profiles of each configuration, and how far they are apart over all."""
+    made = columns(
+        ["predicted by two profiles"],
+        ["step ms", "again", "difference", "m$", "again", "difference"],
+    )
+    for row in again["rows"]:
+        step, cost = row["step_s"], row["cost_usd"]
+        figures = (step["predicted"], step["again"], cost["predicted"], cost["again"])
+        step_ms, step_again_ms, m_usd, again_m_usd = (1e3 * figure for figure in figures)
+        made.add_row(
+            row["name"],
+            *(f"{step_ms:.1f}", f"{step_again_ms:.1f}", _signed(step["difference"])),
+            *(f"{m_usd:.4f}", f"{again_m_usd:.4f}", _signed(cost["difference"])),
+        )
+    yield made
+    apart = again["apart_s"]
+    when = "made nobody wrote down how long apart"
+    if apart is not None:
+        when = f"made {apart['least'] / 60:.0f} to {apart['most'] / 60:.0f} minutes apart"
+    yield f"difference: by the second profile / by the first - 1; {when}"
+    for name, words in (("step_s", "step time"), ("cost_usd", "cost")):
+        one = again["summary"][name]
+        of = one["difference"]
+        said = f"{words}: difference {of['mean']:.1%} on average, worst {of['worst']:.1%}"
+        yield f"{said} ({of['worst_of']})"
+        if "met" in one:
+            yield (
+                f"  mean error {one['error']['mean']:.1%}, by the second profile "
+                f"{one['error_again']['mean']:.1%}; aim: {AIM:.0%} or the difference, if that is "
+                f"larger: {one['aim']:.1%}, {'met' if one['met'] else 'not met'}"
             )
 
 
