@@ -9,6 +9,7 @@ import pytest
 from benchmarks.parts.enumerated.k_reduce import taken
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.planning.choose.formulas import rounds_of
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.k_reduce_bounds import Candidates
 from dayfly.planning.choose.k_reduce_problem import (
@@ -18,7 +19,6 @@ from dayfly.planning.choose.k_reduce_problem import (
     Rounds,
     Tables,
     batches,
-    rounds_of,
 )
 from dayfly.planning.profile import Affine, Fit
 from tests.choose.k_reduce_by_hand import way
@@ -121,8 +121,7 @@ def test_equation_16_lets_others_be_slower_than_aggregators() -> None:
     assert line(201) > line(128)
 
 
-def test_rounds_grow_by_as_much_with_each_function() -> None:
-    """Of all pairs, from three of each number of aggregators."""
+def test_rounds_of_all_pairs_at_once_are_those_of_each() -> None:
     p = replace(
         problem("BERT-Base", WORKLOADS["BERT-Base"], (1024,), 10**6), workers=tuple(range(1, 30))
     )

@@ -31,7 +31,9 @@ from dayfly.planning.choose.formulas import (
 )
 from dayfly.planning.profile import Figure, Fit, Transfer
 from dayfly.wire.collectives import collective
-from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
+from dayfly.wire.collectives.cost import AllReduce, plain_link
+from dayfly.wire.collectives.k_reduce import hybrid_costs, k_reduce_bytes, k_reduce_requests
+from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, split
 from dayfly.wire.virtual import Link, finish_s, simulate
 
@@ -240,7 +242,50 @@ def hybrid(rank: int, workers: int, aggregators: int, length: int, steps: int) -
     return draft.schedule()
 
 
-@pytest.mark.slow
+def pace_s(
+    workers: int,
+    aggregators: int,
+    up: float,
+    down: float,
+    latency_s: float,
+    aggregator_s: float,
+    other_s: float,
+) -> float:
+    """Seconds from step to step of that schedule: from the middle of 64 steps to their end."""
+    steps = 64
+    schedules = [hybrid(rank, workers, aggregators, 840, steps) for rank in range(workers)]
+    link = Link(up_bytes_per_s=up, down_bytes_per_s=down, latency_s=latency_s)
+
+    def takes_s(rank: int, work: Work) -> float:
+        return aggregator_s if rank < aggregators else other_s
+
+    times = simulate(schedules, link, itemsize=1, work_s=takes_s)
+    began = [[one.start_s for one in timed if one.op.kind is Kind.COMPUTE] for timed in times]
+    half = steps // 2
+    return max(one[-1] - one[-1 - half] for one in began) / half
+
+
+@pytest.mark.parametrize(
+    ("workers", "aggregators", "line", "aggregator_s", "other_s"),
+    [
+        (3, 1, (7.0, 3.0, 1.0), 5.0, 5.0),  # a lone aggregator, which neither sends nor reads
+        (5, 2, (50.0, 90.0, 0.5), 0.0, 0.0),
+        (4, 3, (20.0, 40.0, 2.0), 1.0, 900.0),  # who aggregates nothing sets the pace
+    ],
+)
+def test_the_hybrid_asynchronous_step_by_virtual_time(
+    workers: int,
+    aggregators: int,
+    line: tuple[float, float, float],
+    aggregator_s: float,
+    other_s: float,
+) -> None:
+    found_s = pace_s(workers, aggregators, *line, aggregator_s, other_s)
+    said_s = hybrid_step_s(aggregator_s, other_s, 840, workers, aggregators, *line)
+    assert found_s == pytest.approx(said_s, rel=1e-6)
+
+
+@pytest.mark.slow  # three cases of it are above
 @settings(deadline=None, max_examples=50)
 @given(
     counts.filter(lambda pair: pair[1] < pair[0]),
@@ -258,21 +303,39 @@ def test_the_hybrid_asynchronous_step_is_the_schedules_pace(
     aggregator_s: float,
     other_s: float,
 ) -> None:
-    """Exact in the mean: from the middle of 64 steps to their end."""
+    """Exact in the mean."""
+    line = (up, down, latency_s)
+    said_s = hybrid_step_s(aggregator_s, other_s, 840, *pair, *line)
+    assert pace_s(*pair, *line, aggregator_s, other_s) == pytest.approx(said_s, rel=1e-6)
+
+
+@given(counts)
+def test_a_hybrid_step_has_the_messages_of_its_roles(pair: tuple[int, int]) -> None:
+    """Of the third step, as nobody reads sums before the first."""
     workers, aggregators = pair
-    steps, length = 64, 840
-    schedules = [hybrid(rank, workers, aggregators, length, steps) for rank in range(workers)]
-    link = Link(up_bytes_per_s=up, down_bytes_per_s=down, latency_s=latency_s)
+    length, roles = 2520, (range(aggregators), range(aggregators, workers))
+    one = AllReduce(members=workers, length=length, itemsize=1, link=plain_link(1.0, 1.0, 0.0))
+    for cost, ranks in zip(hybrid_costs(one, aggregators=aggregators), roles, strict=True):
+        after = [
+            [op for rank in ranks for op in hybrid(rank, workers, aggregators, length, steps)]
+            for steps in (2, 3)
+        ]
+        for kinds, requests, nbytes in (
+            ({Kind.PUT}, cost.puts, cost.bytes_up),
+            ({Kind.GET, Kind.FETCH}, cost.gets, cost.bytes_down),
+        ):
+            sent = [[len(op.span) for op in ops if op.kind in kinds] for ops in after]
+            assert len(sent[1]) - len(sent[0]) == requests
+            assert sum(sent[1]) - sum(sent[0]) == nbytes - requests * HEADER_BYTES
 
-    def takes_s(rank: int, work: Work) -> float:
-        return aggregator_s if rank < aggregators else other_s
 
-    times = simulate(schedules, link, itemsize=1, work_s=takes_s)
-    began = [[one.start_s for one in timed if one.op.kind is Kind.COMPUTE] for timed in times]
-    half = steps // 2
-    found_s = max(one[-1] - one[-1 - half] for one in began) / half
-    said_s = hybrid_step_s(aggregator_s, other_s, length, workers, aggregators, up, down, latency_s)
-    assert found_s == pytest.approx(said_s, rel=1e-6)
+@given(st.integers(1, 40), rates, rates, st.floats(0, 2))
+def test_all_being_aggregators_it_is_equation_3(
+    workers: int, up: float, down: float, latency_s: float
+) -> None:
+    line = (1000, workers, workers, up, down, latency_s)
+    said_s = communication_s(*line)
+    assert hybrid_step_s(0.0, 0.0, *line) == pytest.approx(said_s)
 
 
 @given(st.sampled_from(sorted(WORKLOADS)), st.floats(10e6, 200e6), st.integers(200, 3000))

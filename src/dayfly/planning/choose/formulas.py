@@ -27,8 +27,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache, partial
 
-from dayfly.wire.collectives.cost import over_plain_links
-from dayfly.wire.collectives.k_reduce import SCATTER_REDUCE, k_reduce_requests, reduce_cost
+from dayfly.wire.collectives.cost import AllReduce, over_plain_links, plain_link
+from dayfly.wire.collectives.k_reduce import (
+    SCATTER_REDUCE,
+    hybrid_costs,
+    k_reduce_requests,
+    reduce_cost,
+)
 from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.ring import ring_s
 
@@ -95,20 +100,38 @@ def hybrid_step_s(
 ) -> float:
     """Seconds from step to step under the hybrid asynchronous protocol (section IV-B).
 
-    Aggregators wait for the sums of their step; the others put their shards, take the sums of the
-    step before (their staleness is 1) and go on. Whichever takes longer sets the pace:
-
-        aggregator   B^a  | K-1 shards up | W-1 parts down | sum up | K-1 sums down |
-        other        B^n      | K shards up | K sums down |
-
-    The paper's equation 7 has the first alone, as equation 16 makes the second no longer. Exact for
-    the mean of many steps, if K divides the buffer and K < W; W = K is no hybrid, but `k_reduce`.
+    The rounds of both roles (`rounds_of`) with their training: whichever takes longer sets the
+    pace. The paper's equation 7 has the aggregator's alone, as equation 16 makes the other no
+    longer. Exact for the mean of many steps, if K divides the buffer. K = W is equation 3.
     """
-    k = aggregators
-    u, v = size_bytes / k / up_bytes_per_s, size_bytes / k / down_bytes_per_s
-    aggregator_s = k * u + (workers - 1 + k - 1) * v + (4 if k > 1 else 2) * latency_s
-    other_s = k * (u + v) + 2 * latency_s
+    u, v = (size_bytes / aggregators / rate for rate in (up_bytes_per_s, down_bytes_per_s))
+    aggregator_s, other_s = (
+        up * u + down * v + late * latency_s for up, down, late in rounds_of(workers, aggregators)
+    )
     return max(aggregator_train_s + aggregator_s, other_train_s + other_s)
+
+
+#: Times of a shard up, a shard down, and a latency, in a round.
+Parts = tuple[float, float, float]
+
+
+def rounds_of(workers: int, aggregators: int) -> tuple[Parts, Parts]:
+    """Returns what rounds of an aggregator and of another worker have beside training.
+
+    The collective's own costs (`wire.collectives.k_reduce.hybrid_costs`) are asked for shards up,
+    shards down and latencies one by one, which are whole numbers; elementwise. All being
+    aggregators (bsp), there is no other, and its round takes nothing.
+    """
+    length, each = aggregators * 2**10, 2.0**-12  # a shard is 4096 bytes, and takes 1
+    found = [
+        hybrid_costs(
+            AllReduce(members=workers, length=length, link=plain_link(*units)),
+            aggregators=aggregators,
+        )
+        for units in ((each, 0.0, 0.0), (0.0, each, 0.0), (0.0, 0.0, 1.0))
+    ]
+    up, down, late = ([role.seconds for role in roles] for roles in found)
+    return (up[0], down[0], late[0]), (up[1], down[1], late[1])
 
 
 def run_s(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import (
     aggregate_s,
-    communication_s,
-    hybrid_step_s,
     requests_usd,
+    rounds_of,
 )
 from dayfly.planning.choose.front import counted
 from dayfly.planning.decline import Decline, left_of_bandwidth
@@ -167,10 +166,6 @@ def batches(
     return tuple(range(least * step, most_samples + 1, step)) or (most_samples,)
 
 
-#: Times of a shard up, a shard down, and a latency, in a round.
-Parts = tuple[float, float, float]
-
-
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Pairs, by rising workers, then aggregators: (P,), parts of rounds (P, 3).
@@ -203,7 +198,8 @@ class Grid:
         workers = np.repeat(np.array(counts, dtype=np.int64), many)
         aggregators = np.concatenate([np.empty(0, dtype=np.int64), *of_each])
         shards, shard = np.unique(aggregators, return_inverse=True)
-        aggregator, other = _rounds(workers, aggregators, shards, shard)
+        rounds = cast("Callable[..., tuple[tuple[Array, ...], ...]]", rounds_of)
+        aggregator, other = (np.stack(one, axis=1) for one in rounds(workers, aggregators))
         return cls(
             workers=workers,
             aggregators=aggregators,
@@ -342,40 +338,6 @@ class Rounds:
         """Bytes a second at which a function reads model and data, as all do at once."""
         own = self.tables.sizes.down_bytes_per_s[self.size] * self.tables.grid.left[self.pair]
         return np.minimum(own, on_arrays(self.tables.problem.share)(self.workers))
-
-
-def rounds_of(workers: int, aggregators: int) -> tuple[Parts, Parts]:
-    """Returns what the rounds of an aggregator and of another worker have beside training.
-
-    Both are sums of whole numbers of u, v and the latency, which the formulas are asked for one by
-    one. All being aggregators (bsp), there is no other, and its round takes nothing.
-    """
-    w, k = workers, aggregators
-    if w == k:
-        return _parts(lambda up, down, lat: communication_s(k, w, k, up, down, lat)), (0.0,) * 3
-    never = -math.inf  # a role that is always through does not set the pace
-    return (
-        _parts(lambda up, down, lat: hybrid_step_s(0.0, never, k, w, k, up, down, lat)),
-        _parts(lambda up, down, lat: hybrid_step_s(never, 0.0, k, w, k, up, down, lat)),
-    )
-
-
-def _parts(round_s: Callable[[float, float, float], float]) -> Parts:
-    """Of a round by the rates up and down and the latency, where a shard is one byte."""
-    at_once = math.inf
-    return round_s(1.0, at_once, 0.0), round_s(at_once, 1.0, 0.0), round_s(at_once, at_once, 1.0)
-
-
-def _rounds(workers: Ints, aggregators: Ints, shards: Ints, shard: Ints) -> tuple[Array, Array]:
-    """`rounds_of` all pairs: with each worker that does not aggregate they grow by as much."""
-    found = []
-    for k in shards.tolist():
-        alone, first, second = (np.array(rounds_of(k + more, k)) for more in range(3))
-        found.append((alone, first, second - first))
-    alone, first, each = np.array(found).reshape(-1, 3, 2, 3)[shard].transpose(1, 2, 0, 3)
-    others = (workers - aggregators)[:, None]
-    aggregator, other = np.where(others > 0, first + (others - 1) * each, alone)
-    return aggregator, other
 
 
 def _step_usd(problem: KReduceProblem, counts: list[int], of_each: list[Ints]) -> Array:

@@ -28,6 +28,9 @@ from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import MOST_CHUNKS, chunk_count, width
 from dayfly.wire.streams import Direction, HostLink
 
+#: Messages in flight that limit nothing.
+_ANY_NUMBER = 2**50
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectionModel:
@@ -261,7 +264,7 @@ class AllReduce:
 
     def _phase(self, line: DirectionModel, nbytes: float, members: int, count: int) -> Phase:
         at_once = members * self.groups
-        length_s = line.row_s(nbytes, count, at_once) + line.latency_s
+        length_s = line.row_s(nbytes, count, at_once) + choice(count, line.latency_s, 0.0)
         busy_s = length_s if self.link.alone else count * line.occupied_s(nbytes, at_once)
         return Phase(length_s, up_s=busy_s, late_s=length_s - busy_s)
 
@@ -319,12 +322,29 @@ class AllReduce:
         return self.link.message(nbytes).gets
 
 
+def plain_link(up_s_per_byte: float, down_s_per_byte: float, latency_s: float) -> LinkModel:
+    """Returns a link that only carries, as papers have them.
+
+    It has no headers, takes no CPU time, and any number of messages may be in flight.
+
+    Args:
+        up_s_per_byte, down_s_per_byte: time of a byte.
+        latency_s: of a message.
+    """
+
+    def line(s_per_byte: float) -> DirectionModel:
+        way = Direction(
+            occupied_s=lambda nbytes: (nbytes - HEADER_BYTES) * s_per_byte, latency_s=latency_s
+        )
+        return DirectionModel(direction=way, in_flight=_ANY_NUMBER)
+
+    return LinkModel(up=line(up_s_per_byte), down=line(down_s_per_byte))
+
+
 def over_plain_links(
     cost: Callable[[AllReduce], Cost], members: int, up_s: float, down_s: float, latency_s: float
 ) -> float:
-    """Returns the seconds of an all-reduce over links that only carry, as papers have them.
-
-    They have no headers, take no CPU time, and any number of messages may be in flight.
+    """Returns the seconds of an all-reduce over links as `plain_link` has them.
 
     Args:
         cost: the collective's.
@@ -334,15 +354,7 @@ def over_plain_links(
     """
     length = members * 2**10  # so that shards and chunks are whole, and sums of their times exact
     whole = float(length * 4)
-
-    def line(whole_s: float) -> DirectionModel:
-        way = Direction(
-            occupied_s=lambda nbytes: (nbytes - HEADER_BYTES) * whole_s,
-            latency_s=latency_s * whole,
-        )
-        return DirectionModel(direction=way, in_flight=length)
-
-    link = LinkModel(up=line(up_s), down=line(down_s))
+    link = plain_link(up_s, down_s, latency_s * whole)
     return cost(AllReduce(members=members, length=length, link=link)).seconds / whole
 
 

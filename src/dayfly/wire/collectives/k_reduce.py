@@ -14,6 +14,8 @@ Ranks 0 to K-1 are the aggregators. The buffer is cut into K shards; rank j is i
     rank 2   uplink    |part>0|part>1|                            in charge of none
              downlink                             |sum 0|sum 1|
 
+`hybrid_costs` has the same messages where only aggregators wait for sums.
+
 K = n is scatter-reduce, LambdaML's form (FuncPipe section 3.3, figure 4a, equation 1). K = 1 is
 LambdaML's AllReduce (FasDL figure 2a): the fewest requests, n puts and 2(n-1) gets, and the most
 time. A barrier is that of nothing. Fewer aggregators are fewer requests and more time. Phases run
@@ -134,6 +136,44 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
         traffic(one, k, k),
         least(one.held_bytes(largest), (n - 1) * largest),
     )
+
+
+def hybrid_costs(one: AllReduce, *, aggregators: int) -> tuple[Cost, Cost]:
+    """Returns the costs of a step under FasDL's hybrid asynchronous protocol (section IV-B).
+
+    Aggregators wait for the sums of their step; another member puts its parts, takes the sums of
+    the step before, which are there, and goes on. So each role has a round of its own:
+
+        aggregator   | K-1 parts up | n-1 parts down | sum | sum up | K-1 sums down |
+        other        | K parts up   | K sums down |
+
+    Returns:
+        Of a round of an aggregator and of another member, each with the requests and bytes of all
+        members in that role. K = n is `reduce_cost`: there is no other, and its round is empty.
+    """
+    n, k, s = one.members, aggregators, one.nbytes
+    shard, largest = s / k, -(-one.length // k) * one.itemsize
+    several, others = (n > 1) * 1, n - k
+    aggregator = one.costs(
+        (
+            one.up(shard, n, k - 1),
+            one.down(shard, k, n - 1),
+            Phase((n - 1) * shard * one.link.reduce_s_per_byte),
+            one.up(shard, k, several, everyone=True),
+            one.down(shard, k, k - 1),
+        ),
+        (
+            MessageCount(k * (k - 1), k * (n - 1), (k - 1) * s, (n - 1) * s),
+            MessageCount(k * several, k * (k - 1), s * several, (k - 1) * s, everyone=True),
+        ),
+        least(one.held_bytes(largest), (n - 1) * largest),
+    )
+    each = k * (others > 0)
+    other = one.costs(
+        (one.up(shard, n, each), one.down(shard, others, each)),
+        (MessageCount(k * others, k * others, others * s, others * s),),
+    )
+    return aggregator, other
 
 
 def traffic(one: AllReduce, parts: int, sums: int) -> tuple[MessageCount, MessageCount]:
