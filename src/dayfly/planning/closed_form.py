@@ -16,6 +16,7 @@ both run.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -56,6 +57,7 @@ def sum_of(
     codec: str = "none",
     itemsize: int = ITEM_BYTES,
     groups: int = 1,
+    first: int = 0,
     virtual_workers: int | None = None,
 ) -> Cost:
     """Returns what the all-reduce of `length` elements takes, on functions of one size.
@@ -70,6 +72,7 @@ def sum_of(
         itemsize=itemsize,
         travelling_bytes=None if codec == "none" else travelling_bytes(codec, length),
         groups=groups,
+        first=first,
     )
     how = collective(algorithm, aggregators, members, virtual_workers)
     return cost_of(algorithm, how, asked)
@@ -162,7 +165,7 @@ def _staged_step(
     took = run(ranks, _of_replica(means, c))
     once = steps_of(ranks[0].streams, took[0], 1, lambda at: at == len(took[0]) - 1)
     step_s, mine = once.step_s, -(-batches[0] // c.replicas)
-    last = -(-mine // c.micro_batches)
+    last, begin, end = -(-mine // c.micro_batches), [], []
     for stage, (moments, summed) in enumerate(zip(took, sums, strict=True)):
         size, mine_of = stage_size(profile, c, stage), stage_range(profile, c, stage)
         buffer = flat(stage_layers(profile, c, stage), tail=0)
@@ -171,6 +174,10 @@ def _staged_step(
         *before_s, ended_s = (max(stream.done_s) for stream in moments)
         applying_s = ended_s - max(before_s)
         step_s = max(step_s, _reduced_s(before_s[0], pieces, summed) + applying_s)
+        begin.append(_whole_s(before_s[0], pieces, len(summed)))
+        end.append(applying_s)
+    if means.shared.host is not None:
+        step_s = max(step_s, _hosts_s(means.shared.host, c.replicas, begin, sums) + min(end))
     breakdown = dict(once.breakdown)
     breakdown["transfer"] += step_s - once.step_s
     steps = Steps(step_s=step_s, breakdown=breakdown)
@@ -201,6 +208,7 @@ def _stage_sums(profile: Profile, c: Configuration, means: ChannelModel) -> list
                 size,
                 groups=c.stages,
                 virtual_workers=c.virtual_workers,
+                first=stage * c.replicas,
             )
             for n in set(buckets)
         }
@@ -227,12 +235,57 @@ def _staged_moved(
 def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Cost]) -> float:
     """When all buckets are summed: their bytes go one after another over one link, while one's
     latencies are another's transfers."""
-    reduced_s = 0.0
-    for number, one in enumerate(sums):
-        whole_s = compute_s - sum(pieces[number + 1 :])
-        carried_s = sum(later.carried_s for later in sums[number:])
-        reduced_s = max(reduced_s, whole_s + one.seconds, whole_s + carried_s)
-    return reduced_s
+    begin = _whole_s(compute_s, pieces, len(sums))
+    alone_s = max(whole_s + one.seconds for whole_s, one in zip(begin, sums, strict=True))
+    carried = [(whole_s, one.carried_s) for whole_s, one in zip(begin, sums, strict=True)]
+    return max(alone_s, _carried_s(carried))
+
+
+def _whole_s(compute_s: float, pieces: Sequence[float], buckets: int) -> list[float]:
+    """When each bucket is whole: a piece of the backward pass after the one before it."""
+    return [compute_s - sum(pieces[number + 1 :]) for number in range(buckets)]
+
+
+def _carried_s(begun: Sequence[tuple[float, float]]) -> float:
+    """When one link has carried all: when each may begin, rising, and how long it takes."""
+    return max(
+        begin_s + sum(each_s for _, each_s in begun[number:])
+        for number, (begin_s, _) in enumerate(begun)
+    )
+
+
+def _hosts_s(
+    host: HostLink,
+    replicas: int,
+    begin: Sequence[Sequence[float]],
+    sums: Sequence[Sequence[Cost]],
+) -> float:
+    """When the hosts have carried the sums of all stages that are on them.
+
+    Each stage's own take as long as if it were alone there; those of several go one after another
+    over one link, as far as that is what they take.
+    """
+    workers, functions = replicas * len(sums), host.functions
+    on_hosts = {
+        tuple(sorted(Counter(rank // replicas for rank in range(first, last)).items()))
+        for first in range(0, workers, functions)
+        for last in [min(workers, first + functions)]
+    }
+
+    def link_s(one: Cost, count: int) -> float:
+        moved = (one.bytes_up + one.bytes_down) * count / replicas
+        return min(one.carried_s, moved / host.bytes_per_s)
+
+    return max(
+        _carried_s(
+            sorted(
+                (whole_s, link_s(one, count))
+                for stage, count in on_host
+                for whole_s, one in zip(begin[stage], sums[stage], strict=True)
+            )
+        )
+        for on_host in on_hosts
+    )
 
 
 def _beside_all(profile: Profile, c: Configuration) -> Profile:

@@ -152,7 +152,7 @@ def round_of(
     count = steps_gone_through(operations)
     several = once if count == 1 else make(profile, c, means, batches * count)
     each = len(once[0].streams)
-    ends = timed(several, count, lambda at: at == each - 1, means.shared, apart=bool(c.cut))
+    ends = timed(several, count, lambda at: at == each - 1, means.shared)
     return ends, moved
 
 

@@ -120,8 +120,6 @@ def timed(
     count: int,
     is_overhead: Callable[[int], bool],
     shared: Shared = ALONE,
-    *,
-    apart: bool = False,
 ) -> Steps:
     """Returns the steps of rank 0 in virtual time.
 
@@ -131,13 +129,16 @@ def timed(
         count: steps.
         is_overhead: whether a stream, by its number within a step, computes what is no pass.
         shared: what all ranks have together.
-        apart: ranks do not wait for each other at the end of a step, as stages. Then rank 0 meets
-            the latest in the next step only, so a single step lasts until that is through.
+
+    Ranks are not through with a step at one moment: a lone aggregator is before those that read its
+    sum, and a stage before another. Rank 0 meets the latest in the next step only, so a single step
+    lasts until that is through.
     """
     moments = run(ranks, shared)
     until_s = 0.0
-    if apart and count == 1:
-        until_s = max(s for rank in moments for stream in rank for s in stream.done_s)
+    if count == 1:
+        workers = [took for rank, took in zip(ranks, moments, strict=True) if not rank.is_store]
+        until_s = max((s for took in workers for one in took for s in one.done_s), default=0.0)
     return steps_of(ranks[0].streams, moments[0], count, is_overhead, until_s)
 
 

@@ -222,8 +222,8 @@ class _Run:
 
     def _serve(self, one: Live, position: int, which: int) -> None:
         """What is shared begins with its part of a message: the store's thread, the bytes that it
-        carries, and those of the host."""
-        size, at = one.nbytes[position], self._at_store
+        carries, and those of the host, which a message for everyone leaves once a reader."""
+        size, at, op = one.nbytes[position], self._at_store, one.ops[position]
         whole, parts = size + one.has.header_bytes, []
         if (store := self._shared.store) is not None:
             parts.append((store.cpu_s + store.cpu_s_per_byte * size, at))
@@ -231,7 +231,8 @@ class _Run:
             parts.append((whole / rate, at + 1 + which))
         if (host := self._shared.host) is not None:
             number = one.rank // host.functions
-            parts.append((whole / host.bytes_per_s, at + 3 + 2 * number + which))
+            copies = one.stream.members - 1 if which == UP and self._copies(one, op) else 1
+            parts.append((copies * whole / host.bytes_per_s, at + 3 + 2 * number + which))
         for seconds, where in parts:
             one.parts[position] = one.parts.get(position, 1) + 1
             self._job(one, position, seconds, where)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from dayfly.elementwise import least
+from dayfly.elementwise import least, most
 from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import CompiledSchedule, Lane, Work
 
@@ -141,6 +141,17 @@ class HostLink:
             at_once: functions of all machines.
         """
         found: float = self.bytes_per_s / least(at_once, self.functions)
+        return found
+
+    def together(self, first: int, count: float) -> float:
+        """Returns how many of the ranks first, first + 1, ... are on one host at most; elementwise.
+
+        Args:
+            first: a rank.
+            count: ranks; where some do less than others, as many as do the same.
+        """
+        before = least(count, -first % self.functions)
+        found: float = most(before, least(count - before, self.functions))
         return found
 
 

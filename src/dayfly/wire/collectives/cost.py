@@ -59,19 +59,23 @@ class DirectionModel:
         """Latency of a message, in seconds."""
         return self.direction.latency_s
 
-    def occupied_s(self, nbytes: float, at_once: float = 1.0) -> float:
+    def occupied_s(
+        self, nbytes: float, at_once: float = 1.0, on_host: float | None = None
+    ) -> float:
         """Returns how long a message occupies the link: by its bytes, or by its CPU time.
 
         Args:
             nbytes: payload of the message; none for 0.
             at_once: members that transfer at the same time.
+            on_host: of these, the most that are on one host; None: as many as there is room for.
         """
         alone_s: float = by_value(self._alone_s, nbytes)
         if self.store_bytes_per_s == math.inf and self.host is None:
             return alone_s
         shared_s = (HEADER_BYTES + nbytes) * at_once / self.store_bytes_per_s
         if self.host is not None:
-            shared_s = most(shared_s, (HEADER_BYTES + nbytes) / self.host.share(at_once))
+            share = self.host.share(at_once if on_host is None else on_host)
+            shared_s = most(shared_s, (HEADER_BYTES + nbytes) / share)
         found: float = choice(nbytes, most(alone_s, shared_s), 0.0)
         return found
 
@@ -82,7 +86,9 @@ class DirectionModel:
         carried_s = way.occupied_s(HEADER_BYTES + nbytes) / self.part
         return max(carried_s, (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed)
 
-    def row_s(self, nbytes: float, count: int, at_once: float = 1.0) -> float:
+    def row_s(
+        self, nbytes: float, count: int, at_once: float = 1.0, on_host: float | None = None
+    ) -> float:
         """Returns the time from the start of a row of messages until the last has been carried.
 
         A message is in flight until its latency has passed, and w of them at most: message i
@@ -91,9 +97,9 @@ class DirectionModel:
         Args:
             nbytes: payload of each message, carried in c seconds.
             count: messages.
-            at_once: members that transfer at the same time.
+            at_once, on_host: as of `occupied_s`.
         """
-        each_s = self.occupied_s(nbytes, at_once)
+        each_s = self.occupied_s(nbytes, at_once, on_host)
         wide = width(self.in_flight, self.chunk_bytes, rounded(nbytes))
         full, rest = divmod(count - 1, wide)
         waiting_s = full * (each_s + self.latency_s) + (rest + 1) * each_s
@@ -205,6 +211,7 @@ class AllReduce:
         itemsize: bytes of an element in the buffer.
         travelling_bytes: all elements on their way; None: as they are in the buffer.
         groups: groups of members that sum at once, over one store.
+        first: rank of the first member; the others follow it.
     """
 
     members: int
@@ -213,6 +220,7 @@ class AllReduce:
     itemsize: int = 4
     travelling_bytes: int | None = None
     groups: int = 1
+    first: int = 0
 
     @cached_property
     def nbytes(self) -> int:
@@ -242,30 +250,56 @@ class AllReduce:
         whole = larger * of_larger + (self.members - larger) * of_least
         return choice(larger, of_larger, of_least), whole
 
-    def up(self, nbytes: float, senders: int, count: int = 1, *, everyone: bool = False) -> Phase:
+    def on_host(self, members: float, after: int = 0) -> float | None:
+        """Returns how many members are on one host at most; None: they share none.
+
+        Args:
+            members: of a group, in a row.
+            after: members of the group before the first of them.
+        """
+        host = self.link.up.host
+        return None if host is None else host.together(self.first + after, members)
+
+    def up(
+        self,
+        nbytes: float,
+        senders: int,
+        count: int = 1,
+        *,
+        after: int = 0,
+        everyone: bool = False,
+    ) -> Phase:
         """Returns the phase in which members put a row of messages.
 
         Args:
             nbytes: payload of a message.
             senders: members of a group that put at the same time.
             count: messages of each of them.
+            after: as of `on_host`.
             everyone: each is for all members.
         """
         copies_s = 0.0
         if everyone:
-            copies_s = (self.copies - 1) * count * self.link.up.occupied_s(nbytes)
-        row = self._phase(self.link.up, nbytes, senders, count)
+            on_host = self.on_host(senders, after)
+            each_s = self.link.up.occupied_s(nbytes, on_host=on_host)
+            copies_s = (self.copies - 1) * count * each_s
+        row = self._phase(self.link.up, nbytes, senders, count, after)
         return Phase(row.length_s + copies_s, up_s=row.up_s + copies_s, late_s=row.late_s)
 
-    def down(self, nbytes: float, readers: int, count: int = 1) -> Phase:
+    def down(self, nbytes: float, readers: float, count: int = 1, *, after: int = 0) -> Phase:
         """Returns the phase in which members get a row of messages; arguments as of `up`."""
-        row = self._phase(self.link.down, nbytes, readers, count)
+        row = self._phase(self.link.down, nbytes, readers, count, after)
         return Phase(row.length_s, down_s=row.up_s, late_s=row.late_s)
 
-    def _phase(self, line: DirectionModel, nbytes: float, members: int, count: int) -> Phase:
-        at_once = members * self.groups
-        length_s = line.row_s(nbytes, count, at_once) + choice(count, line.latency_s, 0.0)
-        busy_s = length_s if self.link.alone else count * line.occupied_s(nbytes, at_once)
+    def _phase(
+        self, line: DirectionModel, nbytes: float, members: float, count: int, after: int
+    ) -> Phase:
+        at_once, on_host = members * self.groups, self.on_host(members, after)
+        row_s = line.row_s(nbytes, count, at_once, on_host)
+        length_s = row_s + choice(count, line.latency_s, 0.0)
+        busy_s = length_s
+        if not self.link.alone:
+            busy_s = count * line.occupied_s(nbytes, at_once, on_host)
         return Phase(length_s, up_s=busy_s, late_s=length_s - busy_s)
 
     def held_bytes(self, message_bytes: float, waiting: int = 1) -> float:

@@ -126,12 +126,14 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     late_s = least(later_s, others.late_s - own.late_s)
     return one.costs(
         (
-            one.up(shard, n - (k == 1), k - (k > 1)),
+            one.up(shard, n - (k == 1), k - (k > 1), after=(k == 1) * 1),
             one.down(shard, k, n - 1),
             Phase(later_s, late_s=late_s),
             Phase((n - 1) * shard * one.link.reduce_s_per_byte),
             one.up(shard, k, everyone=True),
-            one.down(shard, k * (n - 1) / most(1, k - alike), k - alike),
+            one.down(
+                shard, k * (n - 1) / most(1, k - alike), k - alike, after=(1 - alike) * (k < n)
+            ),
         ),
         traffic(one, k, k),
         least(one.held_bytes(largest), (n - 1) * largest),

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from dayfly.elementwise import most
+from dayfly.elementwise import choice, most
 from dayfly.wire.collectives.base import Collective, no_sums
 from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
 from dayfly.wire.schedule import (
@@ -102,8 +102,9 @@ def cost(one: AllReduce) -> Cost:
         rounds_s: float = (2 * (n - 1) - 1) * most(split_s, hop_s)
         return rounds_s + split_s - first_s + hop_s
 
-    late_s, hop_s = one.link.late_s, (up.up_s + down.down_s) / count
     round_s = most(up.up_s, down.down_s)
+    late_s, hop_s = one.link.late_s, (up.up_s + down.down_s) / count
+    hop_s = _apart_s(one, chunk, hop_s, round_s / count)
     row_s = most(up.length_s - one.link.up.latency_s, down.length_s - one.link.down.latency_s)
     long_s = length_s(row_s, hop_s + late_s, round_s / count)
     short_s = length_s(round_s, hop_s, round_s / count)
@@ -116,6 +117,29 @@ def cost(one: AllReduce) -> Cost:
         (MessageCount(requests, requests, moved, moved),),
         one.held_bytes(chunk),
     )
+
+
+def _apart_s(one: AllReduce, chunk_bytes: float, hop_s: float, least_s: float) -> float:
+    """Returns the time of a chunk's way where members share links of hosts.
+
+    If all hosts have as many members, all send at one moment and read at another. If not, members
+    with fewer beside them run ahead, and others send while some read: between that and both
+    directions busy throughout the middle is taken.
+
+    Args:
+        one: the all-reduce.
+        chunk_bytes: of a chunk.
+        hop_s: its way, all sending, then all reading.
+        least_s: the slower direction alone.
+    """
+    n, on_host = one.members, one.on_host(one.members)
+    if on_host is None:
+        return hop_s
+    ways, at_once = (one.link.up, one.link.down), n * one.groups
+    alone_s = sum(way.occupied_s(chunk_bytes, at_once, 1) for way in ways)
+    apart_s = (hop_s + most(least_s, alone_s)) / 2
+    found: float = choice(n % on_host, apart_s, hop_s)
+    return found
 
 
 RING = Collective(schedule=ring, sums=no_sums, cost=cost, rank_order=False)

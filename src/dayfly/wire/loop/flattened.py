@@ -235,7 +235,8 @@ def _sizes(
     if shared.store_bytes_per_s < math.inf:
         ops["stored_s"] = (header + nbytes) / shared.store_bytes_per_s
     if shared.host is not None:
-        ops["hosted_s"] = (header + nbytes) / shared.host.bytes_per_s
+        leaves = np.where(copies, members - 1, 1)
+        ops["hosted_s"] = leaves * (header + nbytes) / shared.host.bytes_per_s
 
 
 def _occupied(ranks: Sequence[Rank], way: Ints, whole: Ints, carries: NDArray[np.bool_]) -> Floats:
