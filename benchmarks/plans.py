@@ -107,7 +107,7 @@ def _places(chance: Random) -> _Both:
 
 
 def _whole(chance: Random) -> _Both:
-    made = problems.job(chance)
+    made = replace(problems.job(chance), host=problems.host(chance))
     return whole.chosen(made), whole.every_plan(made)
 
 

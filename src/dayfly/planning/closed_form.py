@@ -234,11 +234,13 @@ def _staged_moved(
 
 def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Cost]) -> float:
     """When all buckets are summed: their bytes go one after another over one link, while one's
-    latencies are another's transfers."""
+    latencies are another's transfers, and one's uploads another's downloads."""
+    reduced_s = later_s = 0.0
     begin = _whole_s(compute_s, pieces, len(sums))
-    alone_s = max(whole_s + one.seconds for whole_s, one in zip(begin, sums, strict=True))
-    carried = [(whole_s, one.carried_s) for whole_s, one in zip(begin, sums, strict=True)]
-    return max(alone_s, _carried_s(carried))
+    for whole_s, one in zip(reversed(begin), reversed(sums), strict=True):
+        reduced_s = max(reduced_s, whole_s + one.seconds, whole_s + one.carried_s + later_s)
+        later_s += one.busiest_s
+    return reduced_s
 
 
 def _whole_s(compute_s: float, pieces: Sequence[float], buckets: int) -> list[float]:

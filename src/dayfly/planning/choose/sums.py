@@ -42,8 +42,8 @@ class Sums:
 
     Attributes:
         named: algorithm, and K.
-        seconds, carried_s: (rows, buckets), of each bucket's sum alone, and of it and all later
-            ones without latencies.
+        seconds, carried_s: (rows, buckets), of each bucket's sum alone, and of it without latencies
+            and the busier direction of all later ones.
         step_usd: the store's.
         measured_s, measured_usd: of what a validation sums.
         held_bytes: contributions in memory, of sums under way at once.
@@ -102,10 +102,11 @@ class SumTable:
         of = {what: by_length[what][:, self._of_bucket] for what in _FIGURES}
         once = {what: np.concatenate([one[what] for one in measured]) for what in _FIGURES}
         held = np.sort(of["memory_bytes"], axis=1)[:, ::-1][:, : self._at_once]
+        later_s = np.cumsum(of["busiest_s"][:, ::-1], axis=1)[:, ::-1]
         return Sums(
             named,
             of["seconds"],
-            np.cumsum(of["carried_s"][:, ::-1], axis=1)[:, ::-1],
+            of["carried_s"] + later_s - of["busiest_s"],
             self._usd(of),
             once["seconds"][:, 0],
             self._usd(once),
@@ -171,4 +172,7 @@ class SumTable:
 #: Rows of which costs are found together.
 _PAIRS = 20_000
 #: Of `Cost`.
-_FIGURES = ("seconds", "carried_s", "memory_bytes", "puts", "gets", "bytes_up", "bytes_down")
+_FIGURES = (
+    *("seconds", "carried_s", "busiest_s", "memory_bytes"),
+    *("puts", "gets", "bytes_up", "bytes_down"),
+)

@@ -180,6 +180,7 @@ class Cost:
         puts, gets: requests of all members.
         bytes_up, bytes_down: of all members, headers included.
         memory_bytes: most that a member holds of contributions beside its buffer.
+        alone: as of the link.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -188,6 +189,7 @@ class Cost:
     bytes_up: int = 0
     bytes_down: int = 0
     memory_bytes: float = 0.0
+    alone: bool = False
 
     @property
     def seconds(self) -> float:
@@ -198,6 +200,13 @@ class Cost:
     def carried_s(self) -> float:
         """The same without latencies: until the links are free for another one."""
         return sum(phase.length_s - phase.late_s for phase in self.phases)
+
+    @property
+    def busiest_s(self) -> float:
+        """What a sum takes at least where several run into each other: the busier direction."""
+        up_s, down_s = (sum(getattr(one, way) for one in self.phases) for way in ("up_s", "down_s"))
+        busy_s = up_s + down_s if self.alone else most(up_s, down_s)
+        return least(self.carried_s, busy_s)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,23 +260,13 @@ class AllReduce:
         return choice(larger, of_larger, of_least), whole
 
     def on_host(self, members: float, after: int = 0) -> float | None:
-        """Returns how many members are on one host at most; None: they share none.
-
-        Args:
-            members: of a group, in a row.
-            after: members of the group before the first of them.
-        """
+        """Returns how many of so many members behind the first `after` are on one host at most;
+        None: they share none."""
         host = self.link.up.host
         return None if host is None else host.together(self.first + after, members)
 
     def up(
-        self,
-        nbytes: float,
-        senders: int,
-        count: int = 1,
-        *,
-        after: int = 0,
-        everyone: bool = False,
+        self, nbytes: float, senders: int, count: int = 1, *, after: int = 0, everyone: bool = False
     ) -> Phase:
         """Returns the phase in which members put a row of messages.
 
@@ -347,6 +346,7 @@ class AllReduce:
             bytes_up=up,
             bytes_down=down,
             memory_bytes=least(memory_bytes, 1.0 * (self.members - 1) * self.nbytes),
+            alone=self.link.alone,
         )
 
     def _puts(self, nbytes: int) -> int:

@@ -98,8 +98,9 @@ def cost(one: AllReduce) -> Cost:
     carried_s = length_s(busy_up_s, busy_down_s)
     rows_s = (line.row_s(chunk, count, everybody) for line in (up, down))
     whole_s = length_s(*rows_s) + link.late_s
+    up_s, down_s = (most(busy_s, count * at_server_s) for busy_s in (busy_up_s, busy_down_s))
     return one.costs(
-        (Phase(whole_s, up_s=busy_up_s, down_s=busy_down_s, late_s=whole_s - carried_s),),
+        (Phase(whole_s, up_s=up_s, down_s=down_s, late_s=whole_s - carried_s),),
         (MessageCount(n * count, n * count, n * one.nbytes, n * one.nbytes),),
     )
 
