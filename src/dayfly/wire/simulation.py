@@ -221,8 +221,7 @@ class _Run:
         self._ask(one, position, DOWN)
 
     def _serve(self, one: Live, position: int, which: int) -> None:
-        """What is shared begins with its part of a message: the store's thread, the bytes that it
-        carries, and those of the host, which a message for everyone leaves once a reader."""
+        """What is shared begins with its part of a message: the store's thread, store, and host."""
         size, at, op = one.nbytes[position], self._at_store, one.ops[position]
         whole, parts = size + one.has.header_bytes, []
         if (store := self._shared.store) is not None:
@@ -230,9 +229,9 @@ class _Run:
         if (rate := self._shared.store_bytes_per_s) < math.inf:
             parts.append((whole / rate, at + 1 + which))
         if (host := self._shared.host) is not None:
-            number = one.rank // host.functions
             copies = one.stream.members - 1 if which == UP and self._copies(one, op) else 1
-            parts.append((copies * whole / host.bytes_per_s, at + 3 + 2 * number + which))
+            where = at + 3 + 2 * (one.rank // host.functions) + which
+            parts.append((copies * whole / host.bytes_per_s, where))
         for seconds, where in parts:
             one.parts[position] = one.parts.get(position, 1) + 1
             self._job(one, position, seconds, where)
