@@ -158,7 +158,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"compress": "bf16"}, "cannot be with --compress bf16"),
     ({"sync": "local-sgd", "k": 2}, "cannot be with --sync local-sgd"),
     ({"cut": (2,), "micro_batches": 4}, "cannot be with --micro-batches of a cut model"),
-    ({"cut": (2,), "replicas": 9, "workers": None}, "cannot be shared by 9 workers"),
+    ({"cut": (2,), "replicas": 9, "workers": 18}, "cannot be shared by 9 workers"),
 ]
 
 
