@@ -123,16 +123,16 @@ def timed(
 ) -> Steps:
     """Returns the steps of rank 0 in virtual time.
 
+    Ranks are not through with a step at one moment: a lone aggregator is before those that read its
+    sum, and a stage before another. Rank 0 meets the latest in the next step only, so a single step
+    lasts until that is through.
+
     Args:
         ranks: whose streams are `count` steps, each the same number of streams. With several steps
             the first, which all ranks begin at one moment, does not count.
         count: steps.
         is_overhead: whether a stream, by its number within a step, computes what is no pass.
         shared: what all ranks have together.
-
-    Ranks are not through with a step at one moment: a lone aggregator is before those that read its
-    sum, and a stage before another. Rank 0 meets the latest in the next step only, so a single step
-    lasts until that is through.
     """
     moments = run(ranks, shared)
     until_s = 0.0
