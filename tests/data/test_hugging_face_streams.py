@@ -75,12 +75,12 @@ def test_shards_of_files_are_read_by_those_who_need_them(tmp_path: Path) -> None
         whole = stream(paths, tmp_path)
         return shuffled(whole.map(counted)), stream(paths[:1], tmp_path)
 
-    of = measured(job(data), said.append)
+    of = measured(job(data), said.append).job
     assert said == [
         "the training stream says no length: its 4 shards are read once to count samples",
         "the validation stream says no length: its 1 shard is read once to count samples",
     ]
-    assert measured(of) is of, "counted once"
+    assert measured(of).job is of, "counted once"
     training, validation = of.data()  # type: ignore[operator]
     assert sorted(training.shard_lengths) == sorted(SIZES)
     assert len(validation) == SIZES[0]
@@ -124,10 +124,12 @@ def test_streams_of_datasets_in_memory(tmp_path: Path) -> None:
     def data(shards: int = 4) -> Any:
         return rows.to_iterable_dataset(num_shards=shards), rows.with_format("torch")
 
-    training, validation = measured(job(data)).data()  # type: ignore[operator]
+    training, validation = measured(job(data)).job.data()  # type: ignore[operator]
     assert training.shard_lengths == (6, 6, 5, 5)
     assert len(validation) == 22
-    assert len(measured(job(lambda: data(1))).data()[0]) == 22  # type: ignore[operator]
+    assert len(measured(job(lambda: data(1))).job.data()[0]) == 22  # type: ignore[operator]
+    missing = datasets.Dataset.from_dict({"x": [float("nan")] * 9, "y": [0] * 9})
+    assert len(measured(job(lambda: (missing.to_iterable_dataset(), rows))).job.data()[0]) == 9  # type: ignore[operator]
     with pytest.raises(RequestError, match=r"other samples when it is made again.*shuffle\(\)"):
         measured(job(lambda: [one.shuffle(buffer_size=9) for one in (data()[0], data()[0])]))
     with pytest.raises(RequestError, match="the job's validation Dataset is empty"):

@@ -76,6 +76,14 @@ def test_only_while_somebody_waits_is_anybody_asked() -> None:
     assert found == [(SILENT_S + TICK_S, Ask(1, 0, asked=False))]
 
 
+def test_nobody_is_silent_for_whom_nobody_waits_any_more() -> None:
+    """It was waited for once, and what it says in short rounds comes less often than heartbeats."""
+    watched = Watched()
+    assert watched.until(TICK_S) == [ASKED]
+    watched.says = lambda *_, **__: None  # type: ignore[method-assign]
+    assert watched.until(500.0) == [(SILENT_S + TICK_S, Ask(1, 0, asked=False))]
+
+
 @pytest.mark.parametrize("case", ["no heartbeats", "starts", "is over", "never heard of"])
 def test_who_is_not_asked(case: str) -> None:
     watched = Watched(None if case == "no heartbeats" else BEAT_S)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from dayfly.batches import MicroBatch, micro_batches
 from dayfly.dataclass_json import dump, read
 from dayfly.runs.pipelining import Pipelining
+from dayfly.runs.staging import step_bytes
 from dayfly.training.order import share
 from dayfly.training.stages.forms import BoundaryForm, TensorForm
 from dayfly.wire.pipelines.step import worthwhile_bytes
@@ -29,6 +32,19 @@ def test_micro_batches_are_all_of_a_batch(samples: int, replicas: int, parts: in
 def test_a_share_that_is_smaller_than_its_parts() -> None:
     assert micro_batches(2, 0, 1, 4) == (MicroBatch(1, 1), MicroBatch(3, 1))
     assert micro_batches(1, 0, 2, 4) == ()
+
+
+def test_a_replica_brings_each_of_its_nodes_to_its_stages_sum() -> None:
+    """Of 22 virtual workers three replicas have 7, 7 and 8, which are 3, 3 and 2 nodes."""
+    form = BoundaryForm(TensorForm(torch.float32, (1,), (True,), gradient=True))
+    plain = Pipelining(
+        cut=(1,), replicas=3, micro_batches=8, schedule="1f1b", forms=(form,), chunk_bytes=0
+    )
+    few = step_bytes(plain, 22 * 3, [10**6, 10**6])
+    many = step_bytes(replace(plain, virtual_workers=22), 22 * 3, [10**6, 10**6])
+    assert many.sent - few.sent == pytest.approx(2 * 10**6, rel=1e-3)
+    assert many.passing - few.passing == pytest.approx(2 * 2 * 10**6 * (8 - 3) / 3, rel=1e-3)
+    assert (many.kept, many.summed) == (few.kept, few.summed)
 
 
 def test_messages_keep_a_way_with_latency_busy() -> None:

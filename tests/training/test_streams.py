@@ -17,6 +17,7 @@ from dayfly.runs.prepare import Data
 from dayfly.training.order import Epochs
 from dayfly.training.slices import Slices
 from dayfly.training.sources import StreamSource
+from dayfly.training.streams import lengths_of, measured
 from tests.training.jobs import clusters, job
 
 SAMPLES, BATCH = 22, 6
@@ -194,3 +195,33 @@ def test_a_shard_that_is_too_short_is_named() -> None:
     source = StreamSource(Sharded((10, 4), 20, Counter()), 7)
     with pytest.raises(RunFailed, match="shard 1 of the job's stream ended after 4 samples, and"):
         source.batch(None, np.arange(20), range(20), 0)
+
+
+def test_lengths_that_contradict_each_other_are_refused() -> None:
+    stream = SaysBoth((4, 4), 10)
+    with pytest.raises(RequestError, match="a length of 10, and shard_lengths that make 8"):
+        lengths_of(stream)
+
+
+class SaysBoth(Numbers):
+    """A length, and those of its shards."""
+
+    num_shards = 2
+
+    def __init__(self, lengths: tuple[int, ...], says: int) -> None:
+        super().__init__(says=says)
+        self.shard_lengths = lengths
+
+    def shard(self, num_shards: int, index: int) -> Any:
+        return self
+
+
+def test_a_data_function_without_streams_to_count_is_called_once() -> None:
+    called = []
+
+    def data() -> Any:
+        called.append(1)
+        return clusters(), clusters()
+
+    assert Data.of(*measured(job(data=data))).trained == len(clusters())
+    assert called == [1]

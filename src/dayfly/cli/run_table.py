@@ -83,8 +83,8 @@ def _row(place: str) -> dict[str, Any]:
         if status == "running" and kept.runner is None:
             status = "lost"
         result = record.get("result") or {}
-        if status in ("running", "lost") and (last := kept.last_epoch()) is not None:
-            result = {**result, **last.record, "epochs": last.epoch, "steps": None}
+        if status in ("running", "lost"):
+            result = {**result, **_so_far(kept)}
         return {
             **{name: result.get(name, usual) for name, usual in _EMPTY.items()},
             "run_id": record["run_id"],
@@ -97,6 +97,15 @@ def _row(place: str) -> dict[str, Any]:
         name = place.rpartition("/")[2]
         damaged = {"run_id": name, "status": "damaged", "error": in_short(error)}
         return {**_EMPTY, **damaged, "directory": place}
+
+
+def _so_far(kept: KeptRun) -> dict[str, Any]:
+    """Figures of the latest epoch of a run that has no result yet; none if events are damaged."""
+    try:
+        last = kept.last_epoch()
+    except (RequestError, StoreError):
+        return {}
+    return {} if last is None else {**last.record, "epochs": last.epoch, "steps": None}
 
 
 def _unbegun(place: str, runner: str | None) -> dict[str, Any]:

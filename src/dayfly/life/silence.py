@@ -102,14 +102,14 @@ class Silence:
         yield from self._ask(wanted, attempts, now, now + every_s)
         for rank, one in list(self._asked.items()):
             before = self._silences.setdefault(rank, Count()).in_row(frontier)
-            if now - one.heard > min(every_s * 2.0 ** min(before, 30), LONGEST_S):
+            if now > one.until:  # nobody waits for it any more
+                del self._asked[rank]
+                yield actions.Ask(rank, one.attempt, asked=False)
+            elif now - one.heard > min(every_s * 2.0 ** min(before, 30), LONGEST_S):
                 self._silences[rank].add(frontier)
                 del self._asked[rank]
                 self._ended[rank, one.attempt] = now - one.heard
                 yield actions.EndSilent(rank, one.attempt)
-            elif now > one.until:
-                del self._asked[rank]
-                yield actions.Ask(rank, one.attempt, asked=False)
 
     def cause_of(self, ended: Ended) -> Ended:
         """Returns how a function ended, with its silence as the cause if it was ended for that."""

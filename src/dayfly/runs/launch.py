@@ -77,9 +77,9 @@ def begin(
         directory, store = context.home.directory, context.home.store
         say = context.request.display.note
         with being_prepared(directory), paged(directory, when=bool(settings.cut)):
-            job = measured(job, say)
+            job, made = measured(job, say)
             shipped = ship(job, code, store, say, run=directory)
-            prepared = prepare(job, settings, None if plan is None else plan.profile)
+            prepared = prepare(job, settings, None if plan is None else plan.profile, made)
             parts: tuple[ArraySplit, ...] = ()
             if prepared.arrays is not None:
                 note = say if settings.on_nan == WARN_OF_NAN else None
@@ -101,7 +101,7 @@ def begin(
                 pipelining=prepared.pipelining,
                 weighting=prepared.weighting,
             )
-        for said in dict.fromkeys(said_of(one, settings.workers) for one in prepared.streams):
+        for said in dict.fromkeys(said_of(one, settings.members) for one in prepared.streams):
             if said:
                 say(said)
         if job.compile:
@@ -172,7 +172,7 @@ def resume(
         if changed is not None and job_file is not None:
             changed = replace(changed.sized_as(job), epochs=job.epochs)
             with being_prepared(directory), paged(directory, when=cut):
-                changed = measured(changed, display.note)
+                changed = measured(changed, display.note).job
                 record = take_job(record, job, changed, job_file.resolve().parent, store, directory)
             job = changed
             display.note("the job is another from here on (--allow-changed-job)")

@@ -64,7 +64,7 @@ class RoundBytes:
         cls, nbytes: int, workers: int, phases: int = 1, virtual_workers: int | None = None
     ) -> Self:
         """Of so many bytes that all workers sum: contributions pass, sums are kept."""
-        terms = _terms(workers, virtual_workers)
+        terms = terms_of(workers, virtual_workers)
         passing = -(-(workers - 1) * nbytes * sum(terms) // workers)
         sent = nbytes * max(terms)
         return cls(sent=sent, kept=nbytes, passing=passing, summed=nbytes, phases=phases)
@@ -74,7 +74,7 @@ class RoundBytes:
         return replace(self, measured=other.measured, gathered=other.gathered)
 
 
-def _terms(workers: int, virtual_workers: int | None) -> list[int]:
+def terms_of(workers: int, virtual_workers: int | None) -> list[int]:
     """Returns the number of contributions that each worker brings to a sum, by rank."""
     leaves = workers if virtual_workers is None else virtual_workers
     return [len(nodes) for nodes in nodes_of(workers, leaves)]
@@ -166,7 +166,7 @@ def _messages(settings: Settings, kind: ChannelKind, round_bytes: RoundBytes) ->
     """Messages of a round, of all workers, at most."""
     workers, chunk_bytes = settings.workers, kind.abilities.chunk_bytes
     each = min(round_bytes.summed, BUCKET_BYTES) // settings.members
-    brought = sum(_terms(settings.members, settings.virtual_workers)) * settings.stages
+    brought = sum(terms_of(settings.members, settings.virtual_workers)) * settings.stages
     sums = (workers + settings.members * brought) * _chunks(each, chunk_bytes)
     between = round_bytes.between * _chunks(round_bytes.largest, chunk_bytes)
     return _buckets(settings, round_bytes) * sums + between

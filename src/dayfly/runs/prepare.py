@@ -90,10 +90,15 @@ class Data:
     streams: tuple[Lengths, ...] = ()
 
     @classmethod
-    def of(cls, job: Job) -> Data:
-        """Read it. Random generators should be seeded for it. Raises RequestError."""
+    def of(cls, job: Job, made: tuple[Any, Any] | None = None) -> Data:
+        """Read it. Random generators should be seeded for it. Raises RequestError.
+
+        Args:
+            job: whose data it is.
+            made: what its data function returned; None: it is called, if it is one.
+        """
         if callable(job.data):
-            training, validation = _datasets(job)
+            training, validation = _datasets(job, made)
             tried = dataset_samples(training, "training")
             unseen = dataset_samples(validation, "validation")
             streams = tuple(
@@ -163,22 +168,27 @@ def check_shares(job: Job, settings: Settings, samples: int | None = None) -> No
         )
 
 
-def prepare(job: Job, settings: Settings, profile: Profile | None = None) -> Prepared:
+def prepare(
+    job: Job,
+    settings: Settings,
+    profile: Profile | None = None,
+    made: tuple[Any, Any] | None = None,
+) -> Prepared:
     """Check a request, trying one batch.
 
     Raises RequestError, in one sentence.
 
     Args:
         profile: of which the job should be.
+        made: what the job's data function returned, if it was called.
     """
     check_shares(job, settings)
     # The generators stay as the caller has them; `open_sources` seeds the data function so, too.
     with seeded(DATA, job.seed):
-        return _prepared(job, settings, profile)
+        return _prepared(job, settings, profile, Data.of(job, made))
 
 
-def _prepared(job: Job, settings: Settings, profile: Profile | None) -> Prepared:
-    data = Data.of(job)
+def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data) -> Prepared:
     check_shares(job, settings, data.trained)
     _check_phases(job, settings)
     replica = Replica(job, precision=settings.precision)
@@ -338,9 +348,9 @@ def _not_saved(replica: Replica, given: Tensors) -> set[str]:
     return {name for name, tensor in own.items() if name not in saved or id(tensor) in known}
 
 
-def _datasets(job: Job) -> tuple[Any, Any]:
+def _datasets(job: Job, made: tuple[Any, Any] | None) -> tuple[Any, Any]:
     try:
-        pair = cast("Any", job.data)()
+        pair = cast("Any", job.data)() if made is None else made
     except DayflyError:
         raise
     except Exception as error:

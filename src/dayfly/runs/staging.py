@@ -21,7 +21,7 @@ from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import State
 from dayfly.runs.job_record import Record
-from dayfly.runs.log_budget import RoundBytes
+from dayfly.runs.log_budget import RoundBytes, terms_of
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
@@ -119,8 +119,9 @@ def step_bytes(line: Pipelining, batch_size: int, flat_bytes: Sequence[int]) -> 
     ahead = [[form.nbytes(one.samples) for one in micros] for form in line.forms]
     back = [[form.gradient_nbytes(one.samples) for one in micros] for form in line.forms]
     summed = [nbytes if line.replicas > 1 else 0 for nbytes in flat_bytes]
+    terms = terms_of(line.replicas, line.virtual_workers)
     sent = [
-        sum(forward) + sum(backward) + sums
+        sum(forward) + sum(backward) + sums * max(terms)
         for forward, backward, sums in zip((*ahead, ()), ((), *back), summed, strict=True)
     ]
     sizes = [nbytes for message in (*ahead, *back) for nbytes in message]
@@ -129,7 +130,8 @@ def step_bytes(line: Pipelining, batch_size: int, flat_bytes: Sequence[int]) -> 
     # one's are under way already.
     validated = sum(form.nbytes(block_samples(batch_size)) for form in line.forms)
     validating = 2 * line.replicas * line.micro_batches * validated
-    training = 2 * between + (line.replicas - 1) * sum(summed)
+    brought = -(-(line.replicas - 1) * sum(summed) * sum(terms) // line.replicas)
+    training = 2 * between + brought
     return RoundBytes(
         sent=max(sent),
         kept=between if line.replicas == 1 else sum(summed),

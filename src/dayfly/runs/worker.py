@@ -225,12 +225,16 @@ class Worker:
         """
         self._faults.at(task.checkpoint.step, "warm")
         self._reporter.add("warm", urgent=True)
-        told = wait_patiently(
-            lambda some_s: self._channel.get_bytes(GO, some_s),
-            math.inf,
-            self._lifetime.check_waiting,
-            f"rank {task.rank} for the end of the generation before",
-        )
+        try:
+            told = wait_patiently(
+                lambda some_s: self._channel.get_bytes(GO, some_s),
+                math.inf,
+                self._lifetime.check_waiting,
+                f"rank {task.rank} for the end of the generation before",
+            )
+        except BaseException:
+            self._heartbeats.close()  # its channel is closed next
+            raise
         return task.goes(Going.read(told))
 
     def run(self) -> str:

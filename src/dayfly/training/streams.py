@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -38,15 +38,20 @@ def lengths_of(dataset: Any) -> Lengths:
             sample. Has shards if it has `num_shards` and `shard(num_shards=, index=)`.
 
     Raises:
-        RequestError: shards and lengths are not equally many.
+        RequestError: shards and lengths are not equally many, or do not make its length.
     """
     count = _shards(dataset)
     if hasattr(dataset, "shard_lengths"):
-        lengths = tuple(dataset.shard_lengths)
+        lengths = tuple(map(int, dataset.shard_lengths))
         if len(lengths) != count or min(lengths) < 0:
             raise RequestError(
                 f"a stream of the job has {count} shards, and shard_lengths {list(lengths)}: give "
                 "the samples of each"
+            )
+        if hasattr(dataset, "__len__") and len(dataset) != sum(lengths):
+            raise RequestError(
+                f"a stream of the job has a length of {len(dataset)}, and shard_lengths that make "
+                f"{sum(lengths)}: leave one of them out, or give both alike"
             )
         return lengths
     each, more = divmod(len(dataset), count)
@@ -64,7 +69,7 @@ class MeasuredStream(IterableDataset):  # type: ignore[type-arg]
     """A stream of which the length of each shard is known.
 
     Args:
-        stream: of samples; its other attributes are this one's, too.
+        stream: of samples.
         shard_lengths: samples of each shard; of a stream without shards, those of all.
     """
 
@@ -115,7 +120,20 @@ class MeasuredData:
         return first, second
 
 
-def measured(job: Job, note: Callable[[str], None] = lambda text: None) -> Job:
+class Measured(NamedTuple):
+    """A job whose streams all have lengths.
+
+    Args:
+        job: the job.
+        made: what its data function returned, of which nothing was read; None: it has none, or is
+            to be called again.
+    """
+
+    job: Job
+    made: tuple[Any, Any] | None
+
+
+def measured(job: Job, note: Callable[[str], None] = lambda text: None) -> Measured:
     """Returns a job whose streams all have lengths, which are counted where nobody says them.
 
     Only streams with `num_shards` and `shard` are counted, as those of Hugging Face; of others it
@@ -129,12 +147,12 @@ def measured(job: Job, note: Callable[[str], None] = lambda text: None) -> Job:
         RequestError: a stream cannot be counted, or gives other samples when it is made again.
     """
     if not callable(job.data):
-        return job
+        return Measured(job, None)
     data = cast("Callable[[], Any]", job.data)
     with seeded(DATA, job.seed):
         made = _made(data)
         if made is None or not any(map(_is_unmeasured, made)):
-            return job
+            return Measured(job, made)
         lengths = tuple(
             _measure(one, name, note) if _is_unmeasured(one) else None
             for one, name in zip(made, ("training", "validation"), strict=True)
@@ -146,7 +164,7 @@ def measured(job: Job, note: Callable[[str], None] = lambda text: None) -> Job:
                 f"the job's {name} stream gives other samples when it is made again, as each "
                 "worker makes it: give its shuffle() a seed"
             )
-    return replace(job, data=MeasuredData(data, cast("Any", lengths)))
+    return Measured(replace(job, data=MeasuredData(data, cast("Any", lengths))), None)
 
 
 def _made(data: Callable[[], Any]) -> tuple[Any, Any] | None:
@@ -210,11 +228,15 @@ def _alike(some: list[Any], others: list[Any]) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other)
-    return one == other if isinstance(one, (int, float, str, bytes)) else True
+    """Whether they are, NaN to NaN included; what cannot be compared is taken to be equal."""
+    if isinstance(one, (torch.Tensor, np.ndarray)):
+        if type(one) is not type(other) or one.shape != other.shape:
+            return False
+        same: Any = (one == other) | ((one != one) & (other != other))
+        return bool(same.all())
+    if not isinstance(one, (int, float, str, bytes)):
+        return True
+    return bool(one == other or (one != one and other != other))
 
 
 def said_of(lengths: Lengths, workers: int) -> str | None:

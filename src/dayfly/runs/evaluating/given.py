@@ -154,7 +154,7 @@ def given(data: Any, job: Job, *, labels_needed: bool, paired: bool) -> Given:
     if isinstance(data, (tuple, list)) and len(data) == 2 and all(map(_is_array, data)):
         return _of_arrays(data[0], data[1], job, labels_needed=labels_needed)
     if callable(data) and not hasattr(data, "__getitem__"):
-        own = cast("Callable[[], Any]", measured(replace(job, data=data)).data)
+        own = cast("Callable[[], Any]", measured(replace(job, data=data)).job.data)
         source: Callable[[], Any] = Second(own, paired=paired)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         source = Both(as_pairs(data) if paired else data)

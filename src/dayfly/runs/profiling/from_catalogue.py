@@ -147,7 +147,7 @@ def job_facts(job: Job, name: str) -> JobFacts:
     cannot be built or run on torch's meta device.
     """
     with seeded(DATA, job.seed):
-        data = Data.of(measured(job))
+        data = Data.of(*measured(job))
     model = build_skeleton(job)
     return JobFacts(
         job=name,

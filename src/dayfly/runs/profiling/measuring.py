@@ -95,7 +95,7 @@ def profile(
     each = [replace(settings, memory_mib=size, workers=1) for size in sizes]
     for one in each:
         resources_of(one)  # before anything is made
-    job, made = measured(job, note), made_here()
+    job, made = measured(job, note).job, made_here()
     with (
         StopSignals() as signals,
         Workplace.open(None, preloads.PROFILE, signals, variables(made), settings) as workplace,
