@@ -5,8 +5,8 @@
     it is fenced (`reports.fenced`)       it ends: another attempt follows it
 
 A thread looks at all this twice a heartbeat. It asks the channel only while the worker waits, or in
-a round that takes longer than half a heartbeat; so where rounds are short it costs nothing. A script
-without `dayfly.parallel` has no rounds that are known, and asks throughout. What is made of
+a round that takes longer than half a heartbeat; so where rounds are short it costs nothing. A
+script without `dayfly.parallel` has no rounds that are known, and asks throughout. What is made of
 heartbeats is in `silence`.
 """
 
