@@ -31,7 +31,7 @@ def meant(name: str, known: Sequence[str]) -> str:
 
 
 def suggests(called: AnyCallable) -> AnyCallable:
-    """Has a function, or a class when it is made, refuse unknown keywords with the right one.
+    """Decorates a function or class: an unknown keyword is refused, and the likely one is named.
 
     Args:
         called: takes no `**` keywords; of a class, `__init__` is its own, as of a dataclass. A

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from torch import nn
 
 import dayfly
 from dayfly.errors import RequestError
-from dayfly.life.faults import Fault
 from dayfly.training.order import Epochs
 from dayfly.training.slices import Slices
 from dayfly.training.sources import StreamSource
@@ -110,12 +110,7 @@ def test_a_run_with_deaths_that_goes_on(tmp_path: Path) -> None:
     def data() -> Any:
         return shuffled(stream(paths, tmp_path)), stream(paths[:1], tmp_path)
 
-    whole = dayfly.train(job(data, epochs=3), workers=2, run_dir=tmp_path / "a", progress=False)
-    faults = [Fault(1, 2, small.IN_EVERY_STEP[0]), Fault(0, 6, small.IN_EVERY_STEP[3])]
-    run = dayfly.train(job(data), workers=2, run_dir=tmp_path / "b", faults=faults, progress=False)
-    assert run.result.restarts == 2
-    on = dayfly.resume(tmp_path / "b", epochs=3, progress=False)
-    assert small.bits(on) == small.bits(whole)
+    small.check_deaths_and_more_epochs(partial(job, data), tmp_path, 6)
 
 
 def test_streams_of_datasets_in_memory(tmp_path: Path) -> None:

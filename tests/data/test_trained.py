@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from torch import nn
 
 import dayfly
 from dayfly.errors import RequestError
-from dayfly.life.faults import Fault
 from tests.data.test_placed import folder
 from tests.runs import small
 
@@ -43,12 +43,7 @@ def job(root: Path, **more: Any) -> dayfly.Job:
 
 def test_images_with_deaths_and_more_epochs(tmp_path: Path) -> None:
     root = folder(tmp_path / "photos")
-    reference = dayfly.train(job(root, epochs=3), workers=2, run_dir=tmp_path / "a", progress=False)
-    faults = [Fault(1, 2, small.IN_EVERY_STEP[0]), Fault(0, 5, small.IN_EVERY_STEP[3])]
-    run = dayfly.train(job(root), workers=2, run_dir=tmp_path / "b", faults=faults, progress=False)
-    assert run.result.restarts == 2
-    on = dayfly.resume(tmp_path / "b", epochs=3, progress=False)
-    assert small.bits(on) == small.bits(reference)
+    small.check_deaths_and_more_epochs(partial(job, root), tmp_path, 5)
     (root / "c1" / "00.png").write_bytes((root / "c2" / "00.png").read_bytes())
     with pytest.raises(RequestError, match=r"the data .*images.* differ from those that the run"):
         dayfly.resume(tmp_path / "b", epochs=4, progress=False)

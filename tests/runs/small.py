@@ -128,6 +128,22 @@ def bits(run: dayfly.Run | Path) -> tuple[bytes, str]:
     return (directory / "weights.safetensors").read_bytes(), json.dumps(history)
 
 
+def check_deaths_and_more_epochs(
+    made: Callable[..., dayfly.Job], directory: Path, second: int
+) -> None:
+    """Asserts equal bits: two epochs with a death in step 2 and in step `second`, then a third.
+
+    made: takes `epochs=`, which are two otherwise. Run b is left in the directory.
+    """
+    given: dict[str, Any] = {"workers": 2, "progress": False}
+    whole = dayfly.train(made(epochs=3), run_dir=directory / "a", **given)
+    faults = [Fault(1, 2, IN_EVERY_STEP[0]), Fault(0, second, IN_EVERY_STEP[3])]
+    run = dayfly.train(made(), run_dir=directory / "b", faults=faults, **given)
+    assert run.result.restarts == 2
+    on = dayfly.resume(directory / "b", epochs=3, progress=False)
+    assert bits(on) == bits(whole)
+
+
 def history(run: dayfly.Run) -> dict[str, Any]:
     whole: dict[str, Any] = json.loads((run.directory / "history.json").read_text())
     return whole

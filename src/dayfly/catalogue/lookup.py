@@ -171,7 +171,7 @@ class Catalogue:
         return [one.name for one in found if one.gpu == name and (one.gpus or 1) == 1]
 
     def store(self, name: str) -> StoreFacts:
-        """Returns a store, or several servers of one type.
+        """Returns a store of the catalogue, which may be several servers of one type.
 
         Args:
             name: of the catalogue; `vm-m5-large:2` is two servers.

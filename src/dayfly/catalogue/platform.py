@@ -215,9 +215,9 @@ class FunctionPlatform:
         gpu_share: float | None = None,
         asynchronous: bool = False,
     ) -> None:
-        """Checks that functions of the platform can have this; None is not checked.
+        """Checks that functions of the platform can have this.
 
-        Nor is what the catalogue has no limit for.
+        What is None, or has no limit in the catalogue, is not checked.
 
         Args:
             memory_mib: of a function.

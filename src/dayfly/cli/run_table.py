@@ -100,7 +100,7 @@ def _row(place: str) -> dict[str, Any]:
 
 
 def _so_far(kept: KeptRun) -> dict[str, Any]:
-    """Figures of the latest epoch of a run that has no result yet; none if events are damaged."""
+    """Figures of the last completed epoch of a run without a result; none if it is unreadable."""
     try:
         last = kept.last_epoch()
     except (RequestError, StoreError):

@@ -60,7 +60,7 @@ def _tensors(value: object) -> list[torch.Tensor]:
 
 
 def layer_sizes(model: nn.Sequential, sample: torch.Tensor) -> tuple[LayerSize, ...]:
-    """Returns the size of each layer, in training mode, for a batch such as `sample`.
+    """Returns the sizes that each layer has in training, for a batch of the form of `sample`.
 
     On another device than meta the model would be computed, and its batch statistics changed.
 

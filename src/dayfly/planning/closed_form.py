@@ -262,10 +262,10 @@ def _hosts_s(
     begin: Sequence[Sequence[float]],
     sums: Sequence[Sequence[Cost]],
 ) -> float:
-    """When the hosts have carried the sums of all stages that are on them.
+    """Returns the seconds after which each host's link has carried the sums of all stages on it.
 
-    Each stage's own take as long as if it were alone there; those of several go one after another
-    over one link, as far as that is what they take.
+    The sums of one stage take as long as if it were alone on the host. Those of several stages
+    share the link, so their times on it are added.
     """
     workers, functions = replicas * len(sums), host.functions
     on_hosts = {

@@ -51,7 +51,11 @@ class Figure:
     from_number = given
 
     def check_read(self) -> None:
-        """Raises ValueError for a value outside its quartiles."""
+        """Checks a figure that was read from a file.
+
+        Raises:
+            ValueError: the value does not lie between `low` and `high`.
+        """
         if not self.low <= self.value <= self.high:
             raise ValueError("give low <= value <= high")
 

@@ -153,8 +153,8 @@ class Settings(FunctionSettings):
         return self.micro_batches or accumulate
 
     def micro_batches_of_worker(self, accumulate: int) -> int:
-        """Pieces in which a worker of a cut model computes its share of a batch, at most, or one
-        of a whole model a leaf; see `pieces`."""
+        """Returns the most pieces that a worker computes in a step: of a cut model those of all its
+        leaves, of a whole one those of a leaf; see `pieces`."""
         leaves = -(-self.leaves // self.members) if self.cut else 1
         return leaves * self.pieces(accumulate)
 

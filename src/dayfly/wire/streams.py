@@ -295,9 +295,9 @@ class Line:
         return not begun
 
     def go_on(self, now_s: float) -> float:
-        """From the piece that begins now to the end of a message, or to where another begins.
+        """Carries pieces from now on, until a message ends or the next piece is another message's.
 
-        Returns when the piece ends that is under way then.
+        Returns the moment, in seconds, at which the last of these pieces ends.
         """
         self._before = now_s, self.carries, self.asked.copy()
         return self._turns(now_s, math.inf)

@@ -203,7 +203,10 @@ class Cost:
 
     @property
     def busiest_s(self) -> float:
-        """What a sum takes at least where several run into each other: the busier direction."""
+        """Seconds of the link's busier direction: the least that a sum adds to those before it.
+
+        Where several sums are under way, one's uploads are carried beside another's downloads.
+        """
         up_s, down_s = (sum(getattr(one, way) for one in self.phases) for way in ("up_s", "down_s"))
         busy_s = up_s + down_s if self.alone else most(up_s, down_s)
         return least(self.carried_s, busy_s)  # type: ignore[no-any-return]
@@ -359,7 +362,7 @@ class AllReduce:
 def plain_link(up_s_per_byte: float, down_s_per_byte: float, latency_s: float) -> LinkModel:
     """Returns a link that only carries, as papers have them.
 
-    It has no headers, takes no CPU time, and any number of messages may be in flight.
+    Messages over it have no headers and take no CPU time, and any number of them may be in flight.
 
     Args:
         up_s_per_byte, down_s_per_byte: time of a byte.

@@ -42,9 +42,9 @@ def take_turn(s: State, line: int) -> bool:
 
 
 def go_on(s: State, line: int) -> float:
-    """From the piece that begins now to the end of a message, or to where another begins.
+    """Carries pieces from now on, until a message ends or the next piece is another message's.
 
-    Returns when the piece ends that is under way then.
+    Returns the moment, in seconds, at which the last of these pieces ends.
     """
     s.lines[line].was_at_s = s.run[0].now_s
     s.lines[line].was_carries, s.lines[line].was_rest = s.lines[line].carries, s.lines[line].rest
