@@ -63,6 +63,9 @@ class Job:
             docs/metrics.md).
         optimizer: function from parameters to a torch optimizer. Several, as of a GAN: name to a
             function from the module to an optimizer of some of its parameters.
+        outer_optimizer: function from parameters to a torch optimizer, the outer optimizer of
+            `--sync local-sgd` in place of `--outer`: after each round it takes a step from where
+            the round began, by the mean of what the workers' parameters moved by since.
         batch_size: samples of a step over all workers, whatever their number; or a function of the
             epoch, counted from 1, and of nothing else: `lambda epoch: 128 if epoch <= 5 else 512`.
             Validation goes by the first epoch's. Left out: 32.
@@ -128,6 +131,7 @@ class Job:
     data: str | PathLike[str] | DataSource | Datasets | None = None
     loss: Loss | None = None
     optimizer: Optimizer | Mapping[str, OptimizerOfModule] | None = None
+    outer_optimizer: Optimizer | None = None
     batch_size: int = _LEFT_OUT  # or a function
     batch_schedule: BatchSchedule | None = None
     batch_per_worker: int | None = None
@@ -166,12 +170,14 @@ class Job:
         self._callable("infer", "a function infer(model, batch)")
         self._callable("transform", "a function of one sample")
         self._callable("eval_transform", "a function of one sample")
-        if isinstance(self.optimizer, torch.optim.Optimizer):
-            raise RequestError(
-                "the job's optimizer is an optimizer already: give a function of the parameters "
-                "(optimizer=lambda params: torch.optim.SGD(params, lr=0.1))"
-            )
+        for name in ("optimizer", "outer_optimizer"):
+            if isinstance(getattr(self, name), torch.optim.Optimizer):
+                raise RequestError(
+                    f"the job's {name} is an optimizer already: give a function of the parameters "
+                    f"({name}=lambda params: torch.optim.SGD(params, lr=0.1))"
+                )
         self._callable("optimizer", "a function of the parameters", needed=True)
+        self._callable("outer_optimizer", "a function of the parameters")
         self._callable("scheduler", "a function of the optimizer")
         if self.data is None:
             raise RequestError(

@@ -22,7 +22,10 @@ from tests.examples.page import Command, File, missing, steps_of
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("pipelines", "planning", "quickstart", "scripts")
 #: Short ones, which are followed here, in the repository's own order of files.
-SHORT = ("from-hugging-face", "from-lightning", "from-ray", "from-torchrun", "loop", "own-data")
+SHORT = (
+    *("from-hugging-face", "from-lightning", "from-ray", "from-torchrun"),
+    *("loop", "own-data", "protocols"),
+)
 
 
 def steps(page: str) -> list[File | Command]:

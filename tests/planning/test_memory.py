@@ -83,6 +83,17 @@ def test_local_sgd_averages_model_and_state() -> None:
     assert has.average == 4 * (2 * 7 * MIB // 4 + 1000 + 3 + 5 + 2)
 
 
+def test_an_outer_optimizer_holds_the_rounds_start_and_its_momentum() -> None:
+    """The momentum is in a run checkpoint once, and the inner optimizer's state at each worker."""
+    nesterov: dict[str, Any] = {"workers": 2, "sync": "local-sgd", "k": 5, "outer": "nesterov"}
+    has, small = held(**nesterov), held(**nesterov, compress="int8")
+    assert has.average == 4 * (7 * MIB // 4 + 1000 + 5 + 2) + 2 * 7 * MIB
+    assert has.copy == (has.model + 7 * MIB) / 2 + has.state
+    assert (has.residual, small.residual) == (0, 7 * MIB)
+    assert small.copy == has.copy + 7 * MIB
+    assert small.average == has.average
+
+
 @pytest.mark.parametrize(
     ("schedule", "micro_batches", "expected"),
     [
@@ -295,8 +306,9 @@ def test_what_a_protocol_exchanges_and_holds_is_what_it_takes(
     known = Registry("protocol", "none", {"outer": outer, "local-sgd": PROTOCOLS["local-sgd"]})
     monkeypatch.setattr(configuration, "PROTOCOLS", known)
     local, other = (held(workers=2, sync=name, k=4) for name in ("local-sgd", "outer"))
-    # Of 7 MiB of parameters; the optimizer's state is as large, and stays with its worker.
-    assert other.average == local.average - local.state + 2 * 7 * MIB
+    # Of 7 MiB of parameters; the optimizer's state is as large, and stays with its worker, as do
+    # the three flags that say who has some.
+    assert other.average == local.average - local.state - 4 * 3 + 2 * 7 * MIB
     far = profile(LAYERS, channel=FAR)
     ways = (
         Configuration(workers=2, batch_size=8, memory_mib=(1024,), sync=name, k=4)

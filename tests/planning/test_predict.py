@@ -187,6 +187,24 @@ def test_local_sgd_sums_once_a_round() -> None:
     assert whole.step_s == pytest.approx(20 * PASS_S + sum_s / 25, rel=0.01)
 
 
+def test_an_outer_optimizer_sums_parameters_alone() -> None:
+    """Once in four steps; with int8 a quarter of their bytes."""
+    local = predicted(over(0.0), workers=2, collective="scatter-reduce", sync="local-sgd", k=4)
+    nesterov: dict[str, Any] = {"sync": "local-sgd", "k": 4, "outer": "nesterov"}
+    found = predicted(over(0.0), workers=2, collective="scatter-reduce", **nesterov)
+    sum_s = scatter_reduce_s(S, 2, RATE, 0.0)
+    assert found.step_s == pytest.approx(20 * PASS_S + sum_s / 4, rel=0.01)
+    assert found.step_volume.puts == local.step_volume.puts
+    assert found.step_volume.bytes_up == pytest.approx(local.step_volume.bytes_up / 2, rel=0.01)
+    small = predicted(
+        over(0.0), workers=2, collective="scatter-reduce", compress="int8", **nesterov
+    )
+    assert small.step_volume.puts == 2 * found.step_volume.puts, "losses and wishes by themselves"
+    assert small.step_volume.bytes_up == pytest.approx(found.step_volume.bytes_up / 4, rel=0.02)
+    with pytest.raises(RequestError, match="of the job's own cannot be predicted"):
+        predicted(over(0.0), workers=2, sync="local-sgd", k=4, outer="job")
+
+
 def test_what_a_step_takes_beside_its_passes_goes_by_flat_buffers() -> None:
     """One a step; of local SGD one a round; of stages each its parameters' part."""
     fast = transfer(1e12)

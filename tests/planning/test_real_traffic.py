@@ -93,6 +93,17 @@ def messages(run: dayfly.Run, workers: int) -> tuple[list[dict[str, int]], list[
         ({"workers": 2, "collective": "all-reduce", "compress": "int8"}, {}),
         ({"workers": 2, "sync": "local-sgd", "k": 4, "collective": "scatter-reduce"}, {}),
         (
+            {
+                "workers": 2,
+                "sync": "local-sgd",
+                "k": 4,
+                "outer": "nesterov",
+                "compress": "int8",
+                "collective": "scatter-reduce",
+            },
+            {},
+        ),
+        (
             {"cut": (1, 3), "replicas": 1, "micro_batches": 4, "collective": "scatter-reduce"},
             {"workers": 3, "clips": True},
         ),
@@ -101,7 +112,7 @@ def messages(run: dayfly.Run, workers: int) -> tuple[list[dict[str, int]], list[
             {"workers": 4, "clips": True},
         ),
     ],
-    ids=["bsp", "bsp over a link", "int8", "local SGD", "stages", "stages in replicas"],
+    ids=["bsp", "bsp over a link", "int8", "local SGD", "outer", "stages", "stages in replicas"],
 )
 @pytest.mark.long
 def test_a_run_moves_what_was_predicted(

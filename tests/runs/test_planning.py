@@ -94,6 +94,10 @@ SETTINGS = st.one_of(
         {"sync": st.just("local-sgd"), "k": st.one_of(st.integers(1, 99), st.just("epoch"))}
     ),
     st.fixed_dictionaries(
+        {"sync": st.just("local-sgd"), "k": st.integers(1, 99), "outer": st.just("nesterov")},
+        optional={"outer_lr": st.floats(0.1, 2), "compress": st.sampled_from(["bf16", "int8"])},
+    ),
+    st.fixed_dictionaries(
         {
             "cut": st.lists(st.integers(1, 50), min_size=1, unique=True).map(sorted).map(tuple),
             "replicas": st.integers(1, 8),

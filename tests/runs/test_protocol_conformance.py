@@ -10,8 +10,12 @@ from dayfly.specs.protocols import PROTOCOLS
 
 @pytest.mark.long
 class TestEveryProtocol(ProtocolConformance):
-    @pytest.fixture(scope="class", params=list(PROTOCOLS))
+    @pytest.fixture(scope="class", params=[*PROTOCOLS, "local-sgd nesterov"])
     @classmethod
     def case(cls, request: pytest.FixtureRequest) -> ProtocolCase:
-        described = PROTOCOLS[request.param]
-        return ProtocolCase(described=described, settings={"k": 4} if described.averages else {})
+        name, _, outer = request.param.partition(" ")
+        described = PROTOCOLS[name].by(outer or None)
+        settings: dict[str, object] = {"k": 4} if described.averages else {}
+        return ProtocolCase(
+            described=described, settings=settings | ({"outer": outer} if outer else {})
+        )

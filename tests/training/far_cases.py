@@ -21,12 +21,14 @@ from dayfly.job import Job
 from dayfly.life.checkpoints import Writer, share_of
 from dayfly.runs.profiling.clocks import Clocks, gpu_of
 from dayfly.runs.profiling.passes import Passes
+from dayfly.specs.outer import Outer
+from dayfly.training.averaging import Averaging
 from dayfly.training.compression import compression
 from dayfly.training.devices import CPU, device_of, to_device, to_wire
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.flat import FlatBuffer
-from dayfly.training.local_sgd import Averaging
 from dayfly.training.order import Epochs
+from dayfly.training.outer import OuterGradients, outer_optimizer
 from dayfly.training.randomness import DROPOUT, seed_generators
 from dayfly.training.replica import Replica
 from dayfly.training.sources import DatasetSource
@@ -209,6 +211,26 @@ def local_sgd_has_the_bits_of_the_cpu() -> None:
             assert worlds[0].round() == worlds[1].round()
             for one, other in zip(worlds[0].replicas, worlds[1].replicas, strict=True):
                 assert bits(one.model) == near(other.model)
+
+
+@case
+def outer_steps_have_the_bits_of_the_cpu() -> None:
+    asked = made(JOBS["odd, AdamW, pieces, clipped"])
+
+    def summed(replica: Replica, numbers: int) -> OuterGradients:
+        return OuterGradients(replica, numbers, outer_optimizer(Outer(), asked, replica.model))
+
+    worlds = [LocalWorld(asked, DATA, 2, 2, device=device, make=summed) for device in (CPU, FAR)]
+    for _ in range(3):
+        assert worlds[0].round() == worlds[1].round()
+        for one, other in zip(worlds[0].replicas, worlds[1].replicas, strict=True):
+            assert bits(one.model) == near(other.model)
+    for before, own in zip(worlds[1].locals, worlds[0].locals, strict=True):
+        own.begin_round()
+        before.begin_round()
+        tree, tensors = before.state()
+        own.load_state(json.loads(json.dumps(tree)), share_of(Writer(), tensors))
+    assert worlds[0].round() == worlds[1].round()
 
 
 @case

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from dayfly.job import Job
+from dayfly.training.averaging import Averaging, RoundSum
 from dayfly.training.devices import CPU
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.local_sgd import LocalSgd
@@ -30,6 +31,7 @@ class LocalWorld:
         after_merge: Callable[[Replica], None] = lambda replica: None,
         device: torch.device = CPU,
         weighting: Weighting = SAMPLES,
+        make: Callable[[Replica, int], RoundSum] = Averaging,
     ) -> None:
         self.job = job
         self.workers = workers
@@ -43,7 +45,7 @@ class LocalWorld:
             replica = Replica(job, device=device)
             fresh, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
-            own = LocalSgd(job, replica, self.epochs, self.rounds, rank, workers, weighting)
+            own = LocalSgd(job, replica, self.epochs, self.rounds, rank, workers, weighting, make)
             replica.load_state(fresh, kept)
             self.replicas.append(replica)
             self.locals.append(own)
@@ -70,10 +72,10 @@ class LocalWorld:
         """All replicas become their mean."""
         for own in self.locals:
             own.contribute(self.at, Wishes())
-        total = sum_by_hand([own.averaging.data for own in self.locals])
+        total = sum_by_hand([own.round_sum.data for own in self.locals])
         losses: list[float] = []
         for own, replica in zip(self.locals, self.replicas, strict=True):
-            own.averaging.data.copy_(total)
+            own.round_sum.data.copy_(total)
             losses = list(own.adopt(self.at)[0])
             self.after_merge(replica)
         self.at = self.rounds.steps(self.at).stop

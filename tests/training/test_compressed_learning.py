@@ -105,6 +105,7 @@ def test_without_compression_it_learns() -> None:
     [
         pytest.param("bf16", 0.01, 1.9, marks=pytest.mark.slow),
         ("int8", 0.01, 3.4),
+        ("int4", 0.02, 5.5),
         pytest.param("powersgd:4", 0.03, 5.0, marks=pytest.mark.slow),
     ],
 )

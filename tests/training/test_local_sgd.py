@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from dayfly.training.local_sgd import Averaging
+from dayfly.training.averaging import Averaging
 from dayfly.training.order import Epochs, Rounds
 from dayfly.training.replica import Replica, build_model
 from tests.training.jobs import (

@@ -74,6 +74,20 @@ def test_int8_is_off_by_half_a_scale_at_most(length: int, seed: int) -> None:
         assert (lost[block] <= scale / 2 * (1 + 1e-5)).all()
 
 
+@settings(deadline=None)
+@given(length=LENGTHS, seed=st.integers(0, 2**32))
+def test_int4_is_off_by_half_a_scale_at_most(length: int, seed: int) -> None:
+    """Half a byte an element, and 4 bytes for 128."""
+    (values,) = random_inputs(1, length, seed)
+    lost = (travelled(CODECS["int4"](), values) - values).abs()
+    for start in range(0, length, 128):
+        block = slice(start, start + 128)
+        scale = values[block].abs().max() / 7
+        assert (lost[block] <= scale / 2 * (1 + 1e-5)).all()
+    blocks = -(-length // 128)
+    assert CODECS["int4"]().form(length) == (torch.uint8, (4 * blocks + (length + 1) // 2,))
+
+
 @pytest.mark.parametrize("length", [BLOCK, 1000, 100_000])
 def test_int8_is_a_quarter_of_float32(length: int) -> None:
     dtype, (travelling,) = INT8.form(length)
@@ -115,7 +129,7 @@ def test_numbers_at_the_edge_of_nothing_come_out_finite(tiny: float) -> None:
 def test_what_is_no_number_is_seen_by_all_readers(wrong: float) -> None:
     values = torch.ones(2 * BLOCK)
     values[3] = wrong
-    for codec in (CODECS["bf16"](), INT8):
+    for codec in (CODECS["bf16"](), INT8, CODECS["int4"]()):
         found = travelled(codec, values)
         assert not found[3].isfinite()
         assert torch.allclose(found[BLOCK:], values[BLOCK:]), "other blocks are as they were"

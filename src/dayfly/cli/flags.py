@@ -224,6 +224,14 @@ FUNCTION_FLAGS = {
 TRAINING_FLAGS = {
     "sync": Flag(str, "Protocol: bsp (synchronous) or local-sgd.", "bsp"),
     "k": Flag(str, "Steps between two averages of local-sgd.", True, ("--k",), metavar="N|epoch"),
+    "outer": Flag(
+        str,
+        "Optimizer that takes a step after the k steps of local-sgd: nesterov is DiLoCo's.",
+        "average: none, replicas become their mean",
+        metavar="average|nesterov|momentum",
+    ),
+    "outer_lr": Flag(float, "Learning rate of the outer optimizer.", "0.7"),
+    "outer_momentum": Flag(float, "Momentum of the outer optimizer.", "0.9"),
     "collective": Flag(
         str,
         "All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "
@@ -236,7 +244,7 @@ TRAINING_FLAGS = {
         str,
         "Let gradients travel smaller, and less exactly.",
         "none",
-        metavar="none|bf16|int8|powersgd[:RANK]",
+        metavar="none|bf16|int8|int4|powersgd[:RANK]",
     ),
     "virtual_workers": Flag(
         int, "Leaves of a batch: the same bits on any number of workers from 1 to V.", metavar="V"

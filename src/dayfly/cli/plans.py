@@ -178,8 +178,8 @@ def profile(
 
 @plans.command()
 @takes(
-    *("channel", "sync", "k", "aggregators", "compress", "virtual_workers", "cut", "replicas"),
-    *("schedule", "target_loss", "target_accuracy"),
+    *("channel", "sync", "k", "outer", "outer_lr", "outer_momentum", "aggregators", "compress"),
+    *("virtual_workers", "cut", "replicas", "schedule", "target_loss", "target_accuracy"),
     *("stage_memory", "lifetime", "cold_start", "checkpoint_every"),
     workers=Flag(str, "Functions at once.", "1", metavar="N,N,..."),
     memory=Flag(str, "A function's memory, in MiB.", "all of the profile's", metavar="MIB,MIB,..."),

@@ -134,7 +134,7 @@ def write_stages(store: Store, step: int, states: Sequence[State]) -> tuple[Chec
     written: list[CheckpointPart] = []
     for stage, (tree, tensors) in enumerate(states):
         writer = Writer(stage=stage, stages=len(states))
-        written += write_share(store, step, writer, tree, share_of(writer, tensors))
+        written += write_share(store, step, writer, tree, share_of(writer, tensors, tensors))
     return tuple(written)
 
 
@@ -232,6 +232,11 @@ def read_own(
     ]
     mine.sort(key=lambda pair: pair[0])
     return tuple(_read_tensors(store, part) for _, part in mine)
+
+
+def owners(checkpoint: Checkpoint) -> int:
+    """How many ranks have something of their own in a checkpoint: all that wrote it, or none."""
+    return sum(_owner(part) is not None for part in checkpoint.parts)
 
 
 def merged(one: Any, other: Any, path: str = "", *, strict: bool = True) -> Any:

@@ -89,11 +89,13 @@ def many_step(
     size = slowest(stage_size(profile, c, 0), c.workers, passes)
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     if local:
-        length = data_parallel.averaged_of(profile, c)
-        summed = [sum_of(c.collective, c.aggregators, c.workers, length, means, size)]
+        summed = [
+            sum_of(c.collective, c.aggregators, c.workers, length, means, size, codec)
+            for length, codec in data_parallel.averaged_of(profile, c)
+        ]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
         overhead_s = len(batches) * apply_s + size.step_s.value
-        reduced_s = compute_s + summed[0].seconds
+        reduced_s = compute_s + sum(one.seconds for one in summed)
     else:
         buffer = data_parallel.flat_of(profile, c)
         last = len(buffer.buckets) - 1

@@ -14,6 +14,7 @@ from itertools import accumulate
 from dayfly.errors import RequestError
 from dayfly.planning.function_times import contended, declined, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
+from dayfly.specs.outer import OF_JOB
 from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
 from dayfly.wire.collectives import collective
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
@@ -38,6 +39,7 @@ class Configuration:
         schedule: fill-drain or 1f1b.
         sync: the protocol.
         k: steps of a round, if its rounds have several; None: an epoch's.
+        outer: the outer optimizer, as `--outer`.
         collective: a name of `wire.collectives`.
         aggregators: of k-reduce.
         compress: as `--compress`.
@@ -61,6 +63,7 @@ class Configuration:
     schedule: str = "fill-drain"
     sync: str = "bsp"
     k: int | None = 1
+    outer: str | None = None
     collective: str = "overlapped"
     aggregators: int | None = None
     compress: str = "none"
@@ -75,14 +78,20 @@ class Configuration:
 
     @property
     def protocol(self) -> ProtocolDescription:
-        """The description of `sync`. Raises RequestError if it is not known."""
+        """The description of `sync`, with its outer optimizer. Raises RequestError if it is not
+        known."""
         PROTOCOLS.check(self.sync, "sync")
-        return PROTOCOLS[self.sync]
+        return PROTOCOLS[self.sync].by(self.outer)
 
     @property
     def round_steps(self) -> int | None:
         """Steps of a round; None: an epoch's."""
         return self.protocol.steps(self.k)
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether a worker keeps what its contributions lost on their way."""
+        return self.compress in ("int8", "int4") and self.workers > 1
 
     @property
     def members(self) -> int:
@@ -172,13 +181,22 @@ def part_elements(profile: Profile, layers: Sequence[LayerBytes], part: Part) ->
     return round(trained * profile.state_per_trained_byte) if part is Part.OPTIMIZER else trained
 
 
-def averaged(profile: Profile, exchange: ExchangeDescription, steps: int) -> int:
-    """Returns the elements that a round of so many steps sums: parts, flags, losses and a tail."""
+def averaged(
+    profile: Profile, exchange: ExchangeDescription, steps: int, compress: str
+) -> tuple[tuple[int, str], ...]:
+    """Returns what a round of so many steps sums one after another: elements, and their codec.
+
+    All at once: parts, flags of optimizers' states, losses and a tail. With a codec, parameters by
+    themselves, and then what is not compressed.
+    """
     layers = profile.layers
-    tensors = sum(len(elements(layer)) for layer in layers)
-    return (
-        sum(part_elements(profile, layers, part) for part in exchange.parts) + tensors + steps + 2
-    )
+    whole = sum(part_elements(profile, layers, part) for part in exchange.parts) + steps + 2
+    if Part.OPTIMIZER in exchange.parts:
+        whole += sum(len(elements(layer)) for layer in layers)
+    if compress == "none":
+        return ((whole, compress),)
+    trained = part_elements(profile, layers, Part.PARAMETERS)
+    return (trained, compress), (whole - trained, "none")
 
 
 def elements(layer: LayerBytes) -> tuple[int, ...]:
@@ -254,16 +272,30 @@ def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
     """Seconds from the last step to the end: what one worker of the whole model takes, less writing
     what the others write of the checkpoint."""
     c, size = configuration, stage_size(profile, configuration, stage)
-    mine = _state_bytes(profile, stage_layers(profile, c, stage))
-    mine /= c.members
-    others = _state_bytes(profile, profile.layers) - mine
+    shared, own = kept_bytes(profile, c, stage_layers(profile, c, stage))
+    measured = _model_bytes(profile.layers) + _state_bytes(profile, profile.layers)
+    others = measured - shared / c.members - own
     return max(0.0, size.end_s.value - size.up.occupied_s(others))
 
 
+def kept_bytes(
+    profile: Profile, c: Configuration, layers: tuple[LayerBytes, ...]
+) -> tuple[float, float]:
+    """Returns the bytes of a checkpoint that workers share, and of each one's own.
+
+    Shared are parameters, buffers, the optimizer's state, and what the protocol keeps beside;
+    unless the optimizer's state is each worker's own.
+    """
+    state = _state_bytes(profile, layers)
+    beside = ITEM_BYTES * sum(part_elements(profile, layers, part) for part in c.protocol.keeps)
+    shared = _model_bytes(layers) + beside
+    own = sum(layer.trained for layer in layers) if c.feeds_back else 0.0
+    return (shared, state + own) if Part.OPTIMIZER in c.protocol.own else (shared + state, own)
+
+
 def _state_bytes(profile: Profile, layers: tuple[LayerBytes, ...]) -> float:
-    """Of a checkpoint: parameters, buffers and the optimizer's state."""
-    trained = sum(layer.trained for layer in layers)
-    return _model_bytes(layers) + trained * profile.state_per_trained_byte
+    """The optimizer's."""
+    return sum(layer.trained for layer in layers) * profile.state_per_trained_byte
 
 
 def _model_bytes(layers: tuple[LayerBytes, ...]) -> float:
@@ -306,8 +338,13 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             f"sync {c.sync!r} of a cut model is not run, so its steps cannot be predicted: give "
             "bsp, or leave out the cut"
         )
+    if c.outer == OF_JOB:
+        raise RequestError(
+            "an outer optimizer of the job's own cannot be predicted, as no profile says what it "
+            "keeps: give nesterov or momentum"
+        )
     if c.compress.startswith("powersgd") or (c.compress != "none" and c.cut):
         raise RequestError(
             f"compress {c.compress!r} {'of a cut model ' if c.cut else ''}cannot be predicted: "
-            "give none, or bf16 or int8 of a model that is not cut"
+            "give none, or bf16, int8 or int4 of a model that is not cut"
         )

@@ -42,6 +42,9 @@ TAIL = 3
 #: How often averaging goes through its buffer beside the sum: it is cleared, filled and weighted,
 #: and copied back. Each is taken to cost what adding a contribution does.
 _PASSES_BEFORE, _PASSES_AFTER = 2.0, 1.0
+#: With an outer optimizer: parameters go back, its momentum moves, it takes a step, and where the
+#: next round begins is noted.
+_PASSES_OUTER = 4.0
 
 
 def served(c: Configuration) -> bool:
@@ -55,13 +58,22 @@ def flat_of(profile: Profile, configuration: Configuration) -> Flat:
     return flat(profile.layers, tail=TAIL, apart=apart, listed=profile.listed)
 
 
-def averaged_of(profile: Profile, configuration: Configuration) -> int:
-    """Returns the elements that the longest round sums at its end; 0: each step sums gradients."""
-    exchange = configuration.protocol.of_round
+def averaged_of(
+    profile: Profile, configuration: Configuration, steps: int | None = None
+) -> tuple[tuple[int, str], ...]:
+    """Returns the elements that a round sums at its end, one after another, and their codec.
+
+    Args:
+        profile: of the job.
+        configuration: of the run; of bsp, each step sums gradients, and a round nothing.
+        steps: of the round; None: of the longest one.
+    """
+    c, exchange = configuration, configuration.protocol.of_round
     if exchange is None:
-        return 0
-    epochs = Batches(profile.samples, configuration.batch_size)
-    return averaged(profile, exchange, Rounds(epochs, configuration.round_steps).longest)
+        return ()
+    if steps is None:
+        steps = Rounds(Batches(profile.samples, c.batch_size), c.round_steps).longest
+    return averaged(profile, exchange, steps, c.compress if c.workers > 1 else "none")
 
 
 def ranks(
@@ -182,25 +194,30 @@ def _averaging(
         ]
         ending = size.apply(trained_bytes) if micros else 0.0
         seconds.append(speed * (sum(steps) + ending))
-    length = averaged_of(profile, c)
-    copy_s = speed * size.reduce_s_per_byte * ITEM_BYTES * length
+    sums = averaged_of(profile, c)
+    copy_s = speed * size.reduce_s_per_byte * ITEM_BYTES * sum(length for length, _ in sums)
     seconds.append(_PASSES_BEFORE * copy_s)
-    average = all_reduce(
-        c.collective,
-        c.aggregators,
-        rank,
-        c.workers,
-        length,
-        means,
-        name="avg",
-        after=((0, None),),
-        pool="caller",
-        begin_s=size.sum_cpu_s,
-    )
+    averages = [
+        all_reduce(
+            c.collective,
+            c.aggregators,
+            rank,
+            c.workers,
+            length,
+            means,
+            name=("avg", number),
+            after=((number, None),),
+            pool="caller",
+            codec=codec,
+            begin_s=size.sum_cpu_s,
+        )
+        for number, (length, codec) in enumerate(sums)
+    ]
     # What a step takes beside passes is the flat buffer's, of which a round has one.
-    adopting = [speed * size.step_s.value + _PASSES_AFTER * copy_s]
-    adopt = Stream(plan=chain(1), after=((1, None),), work_s=taking(adopting))
-    return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), average, adopt]
+    passes = _PASSES_OUTER if c.protocol.own else _PASSES_AFTER
+    adopting = [speed * size.step_s.value + passes * copy_s]
+    adopt = Stream(plan=chain(1), after=((len(sums), None),), work_s=taking(adopting))
+    return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), *averages, adopt]
 
 
 def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[Rank]:

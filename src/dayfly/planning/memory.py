@@ -38,6 +38,7 @@ from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
     flat,
+    kept_bytes,
     largest_tensor,
     moving,
     part_elements,
@@ -84,8 +85,8 @@ class Holding:
         model: parameters and buffers (`training/replica.py`).
         gradients: the flat buffer (`training/flat.py`), or the parameters' own under local SGD.
         leaves: gradients of virtual workers that are kept apart (`training/leaves.py`).
-        average: the buffer of a round's exchange (`training/local_sgd.py`), and what else the
-            protocol holds.
+        average: the buffer of a round's exchange (`training/averaging.py`), and what else the
+            protocol holds (`training/outer.py`).
         state: the optimizer's.
         before: buffers as they were when the step began (`training/flat.py`).
         gradient: the largest of one parameter, before it is added to the flat buffer.
@@ -269,7 +270,9 @@ def holding(
     limited = stage_memory_mib(c, stage) is not None
     work, gaps = _beside(profile, c, stage, micro, kept, micro * passed)
     buckets = flat(layers, tail=3, listed=profile.listed).buckets
-    residual, average = trained if c.compress == "int8" else 0, averaged_of(profile, c)
+    sums_of_round = [length for length, _ in averaged_of(profile, c)]
+    residual, average = trained if c.feeds_back else 0, sum(sums_of_round)
+    shared, own = kept_bytes(profile, c, tuple(layers))
     more = sum(part_elements(profile, layers, part) for part in c.protocol.holds)
     return Holding(
         model=model,
@@ -282,12 +285,12 @@ def holding(
         activations=kept,
         work=work,
         boundary=micro * _boundary(layers, c, stage),
-        wire=_wire(profile, c, stage, members, [average] if average else buckets) if sums else 0,
+        wire=_wire(profile, c, stage, members, sums_of_round or buckets) if sums else 0,
         residual=residual,
         samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
         validation=0 if c.cut else validated * (passed + profile.sample_bytes),
         read=0 if c.cut else model,
-        copy=0 if c.cut else max((model + state) / members, largest) + residual,
+        copy=0 if c.cut else max(shared / members, largest) + own,
         heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
     )
 

@@ -347,6 +347,8 @@ def _served(members: int, length: int, chunk: int) -> CompiledSchedule:
 
 
 def travelling_bytes(codec: str, length: int) -> int:
-    """Bytes that travel for so many elements in this form."""
+    """Bytes that travel for so many elements in this form; none: as they are."""
+    if codec == "none":
+        return ITEM_BYTES * length
     dtype, shape = CODECS[codec]().form(length)
     return dtype.itemsize * shape[0]

@@ -34,6 +34,7 @@ from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.made_with import made_here
+from dayfly.runs.outer_of_job import with_outer
 from dayfly.runs.planning_api import PROFILED
 from dayfly.runs.profiling import measuring
 from dayfly.runs.profiling.watch import pace_s
@@ -95,6 +96,8 @@ def by_auto_plan(
         RequestError: as of `auto_plan`.
         RunFailed: likewise.
     """
+    exchange = {key: given[key] for key in ("sync", "k", "outer") if key in given}
+    with_outer(job, Settings(**exchange))  # before anything is measured
     found = auto_plan(job, name, code, given, goal, note)
     choice = found.choice
     note(f"plan: {choice.chosen}")

@@ -39,7 +39,6 @@ from dayfly.runs.staging import recut
 from dayfly.specs.events import ChangeAnswered, GenerationBegun
 from dayfly.specs.generations import Change, GenerationPlan
 from dayfly.specs.pace import SHORTEST_RENEWED_S
-from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.paged import paged
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
@@ -282,6 +281,6 @@ class ChangingCoordinator(RunCoordinator[Record, Recorder, Run]):
     def _renews(self, record: Record, setup: Setup) -> bool:
         """Whether successors of all workers are warm before lifetimes end."""
         lives_s = [one.lifetime_s for one in setup.specs if one.lifetime_s is not None]
-        within = PROTOCOLS[record.settings.sync].hands_over_within
+        within = record.settings.protocol.hands_over_within
         long = bool(lives_s) and min(lives_s) >= SHORTEST_RENEWED_S
         return long and not within and self._beside(setup)

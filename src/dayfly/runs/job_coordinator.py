@@ -291,6 +291,7 @@ class JobCoordinator(ChangingCoordinator):
             batches=record.batches,
             sync=settings.sync,
             k=settings.round_steps,
+            outer=settings.outer_optimizer,
             collective=settings.algorithm,
             aggregators=settings.aggregators,
             compress=settings.compress,

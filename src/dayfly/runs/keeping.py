@@ -141,7 +141,7 @@ class Keeping(Closing):
         self._faults.at(step, "checkpoint")
         with self._spans.during("checkpoint"):
             replica, writer = protocol.worker.replica, self._task.writer
-            tree, whole = replica.state()
+            tree, whole = protocol.shared_state()
             cut = [] if (line := self._task.pipelining) is None else list(line.cut)
             tree = {"replica": tree, CUT: cut, **more}
             shared, mine = protocol.state()

@@ -51,6 +51,9 @@ class SettingKeywords(ProfileKeywords, total=False):
     allow_other_cpu: bool
     sync: str
     k: int | Literal["epoch"] | None
+    outer: str | None
+    outer_lr: float | None
+    outer_momentum: float | None
     collective: str | None
     aggregators: int | None
     compress: str

@@ -22,6 +22,7 @@ from dayfly.runs.home import home_of, local_directory
 from dayfly.runs.job_coordinator import JobCoordinator
 from dayfly.runs.job_record import Record
 from dayfly.runs.listeners import Listener
+from dayfly.runs.outer_of_job import with_outer
 from dayfly.runs.prepare import check_shares, prepare
 from dayfly.runs.resuming import (
     changed_job,
@@ -70,6 +71,7 @@ def begin(
         RequestError: before any function is started, leaving nothing.
     """
     job = job.sized(settings.members)
+    settings = with_outer(job, settings)
     check_shares(job, settings)
     for kind in settings.kinds:
         resources_of(kind)  # before anything is made

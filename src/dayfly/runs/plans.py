@@ -137,6 +137,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         schedule=settings.schedule,
         sync=settings.sync,
         k=settings.round_steps,
+        outer=settings.outer,
         collective=settings.algorithm,
         aggregators=settings.aggregators,
         compress=settings.compress,

@@ -26,7 +26,6 @@ from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
-from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.arrays import Arrays, check_arrays, validation_samples
 from dayfly.training.evaluation import right_answers
 from dayfly.training.forward import Weighting, forward
@@ -228,7 +227,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data)
             _check_rates(job, [state["replica"] for state, _ in states])
         else:
             rounds = Rounds(epochs, settings.round_steps)
-            nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
+            nbytes = protocol(settings.protocol).round_bytes(job, replica, rounds)
             round_bytes = RoundBytes.of_sums(
                 nbytes, settings.workers, len(job.phases), settings.virtual_workers
             )
@@ -247,7 +246,7 @@ def _check_phases(job: Job, settings: Settings) -> None:
     if len(job.phases) == 1:
         return
     wrong = {
-        f"--sync {settings.sync}": PROTOCOLS[settings.sync].averages,
+        f"--sync {settings.sync}": settings.protocol.averages,
         f"--compress {settings.compress}": settings.compress not in ("none", "bf16"),
         "--cut": bool(settings.cut),
     }

@@ -17,6 +17,7 @@ from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.runs.job_record import Record
+from dayfly.runs.outer_of_job import check_outer
 from dayfly.runs.prepare import arrays_of, prepare
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import load_job_file, receive, ship, shipped_sources, sources
@@ -192,6 +193,7 @@ def take_job(record: Record, was: Job, job: Job, code: Path, store: Store, run: 
     arrays = not (callable(was.data) or callable(job.data))
     if arrays is not bool(record.parts) or (arrays and str(job.data) != str(was.data)):
         raise RequestError("the changed job has other data: let it stay as it was")
+    check_outer(job, record.settings)
     prepared = prepare(job, record.settings)
     if not arrays and prepared.training_samples != record.samples:
         raise RequestError(

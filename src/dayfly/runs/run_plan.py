@@ -54,6 +54,8 @@ _BESIDE = {
     "mode",
     "monitor",
     "on_nan",
+    "outer_lr",
+    "outer_momentum",
     "patience",
     "target_accuracy",
     "target_loss",

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 from dayfly.callbacks.loggers import check_named
 from dayfly.callbacks.monitor import Monitor
 from dayfly.errors import RequestError
 from dayfly.runs.functions import FunctionSettings, among
+from dayfly.runs.stage_checks import (
+    DEFAULT_SCHEDULE,
+    check_stage_memory,
+    check_staged,
+    check_uncut,
+    workforce,
+)
+from dayfly.specs import outer as outers
+from dayfly.specs.outer import Outer
 from dayfly.specs.pace import SPARE_S
-from dayfly.specs.protocols import PROTOCOLS
+from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
 from dayfly.training.compression import compression
 from dayfly.training.precisions import BF16, FP16, FP32
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
@@ -21,8 +29,6 @@ from dayfly.wire.pipelines.orders import ORDERS
 
 #: What a run does when its loss, or its weights, become NaN or infinite: fail, or say it and go on.
 STOP_ON_NAN, WARN_OF_NAN = "stop", "warn"
-#: The faster one where transfers take time; the other takes less memory (see `wire.pipelines`).
-DEFAULT_SCHEDULE = "fill-drain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +38,14 @@ class Settings(FunctionSettings):
     Args:
         sync: protocol, `bsp` or `local-sgd`.
         k: steps between two averages of local SGD, or "epoch".
+        outer: what then becomes of the replicas: `average`, or an outer optimizer's step,
+            `nesterov` or `momentum`; `job` stands for the job's own. None: the job's own if it has
+            one, else `average`.
+        outer_lr: the outer optimizer's learning rate; None: 0.7.
+        outer_momentum: the outer optimizer's momentum; None: 0.9.
         collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
         aggregators: workers that sum, of k-reduce.
-        compress: form in which gradients travel: none, bf16, int8, powersgd or powersgd:RANK.
+        compress: form in which gradients travel: none, bf16, int8, int4, powersgd or powersgd:RANK.
         virtual_workers: leaves of each batch, V: weights and history have the same bits at any
             number of workers from 1 to V. None: they depend on the workers.
         precision: of forward passes and losses: fp32, or mixed with bf16 or fp16.
@@ -66,6 +77,9 @@ class Settings(FunctionSettings):
 
     sync: str = "bsp"
     k: int | Literal["epoch"] | None = None
+    outer: str | None = None
+    outer_lr: float | None = None
+    outer_momentum: float | None = None
     collective: str | None = None
     aggregators: int | None = None
     compress: str = "none"
@@ -97,7 +111,7 @@ class Settings(FunctionSettings):
         if self.cut:
             self._check_cut()
         else:
-            _check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
+            check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
         FunctionSettings.__post_init__(self)  # super() does not know a class with slots
         PROTOCOLS.check(self.sync, "--sync")
         among("on-nan", self.on_nan, (STOP_ON_NAN, WARN_OF_NAN))
@@ -112,7 +126,11 @@ class Settings(FunctionSettings):
         compression(self.compress)  # whether there is such a one
         among("precision", self.precision, (FP32, BF16, FP16))
         self._check_fp16()
-        refused = PROTOCOLS[self.sync].refuses(k=self.k, compress=self.compress, cut=bool(self.cut))
+        refused = (
+            outers.refuses(self.outer, self.outer_lr, self.outer_momentum)
+            or PROTOCOLS[self.sync].refuses_outer(self.outer)
+            or self.protocol.refuses(k=self.k, compress=self.compress, cut=bool(self.cut))
+        )
         if refused is not None:
             raise RequestError(refused)
         self._check_virtual()
@@ -170,6 +188,16 @@ class Settings(FunctionSettings):
         return rank // self.members
 
     @property
+    def protocol(self) -> ProtocolDescription:
+        """What the protocol is, with its outer optimizer."""
+        return PROTOCOLS[self.sync].by(self.outer)
+
+    @property
+    def outer_optimizer(self) -> Outer | None:
+        """What the outer optimizer is; None: there is none."""
+        return Outer.of(self.outer, self.outer_lr, self.outer_momentum)
+
+    @property
     def round_steps(self) -> int | None:
         """Steps after which replicas are equal; None: an epoch's."""
         return 1 if self.k is None else None if self.k == "epoch" else self.k
@@ -210,7 +238,9 @@ class Settings(FunctionSettings):
         if changed.get("platform", self.platform) != self.platform:
             changed.setdefault("platform_options", {})
         if changed.get("sync", self.sync) != self.sync:
-            changed.setdefault("k", None)
+            changed = {"k": None, "outer": None, **changed}
+        if changed.get("outer", self.outer) != self.outer:
+            changed = {"outer_lr": None, "outer_momentum": None, **changed}
         if changed.get("memory_mib") is not None:
             changed.setdefault("stage_memory_mib", ())
         if changed.get("stage_memory_mib"):
@@ -228,12 +258,12 @@ class Settings(FunctionSettings):
         return replace(self, **changed)
 
     def _check_cut(self) -> None:
-        workers, replicas = _workforce(self.cut, self.workers, self.replicas)
+        workers, replicas = workforce(self.cut, self.workers, self.replicas)
         object.__setattr__(self, "workers", workers)
         object.__setattr__(self, "replicas", replicas)
         among("schedule", self.schedule, tuple(ORDERS))
-        _check_staged(self.compress, sums=self._channel_kind().abilities.sums)
-        _check_stage_memory(self.stage_memory_mib, self.stages, self.memory_mib)
+        check_staged(self.compress, sums=self._channel_kind().abilities.sums)
+        check_stage_memory(self.stage_memory_mib, self.stages, self.memory_mib)
 
     def _check_watched(self) -> None:
         if self.keep is not None:
@@ -266,7 +296,7 @@ class Settings(FunctionSettings):
             return
         if count < 1:
             raise RequestError(f"--virtual-workers {count}: give a number from 1")
-        alone, sums = not PROTOCOLS[self.sync].leaves, self._channel_kind().abilities.sums
+        alone, sums = not self.protocol.leaves, self._channel_kind().abilities.sums
         wrong = (
             (alone, f"--sync {self.sync}, which knows no leaves of a batch"),
             (self.compress != "none", f"--compress {self.compress}, which rounds by worker"),
@@ -287,12 +317,12 @@ class Settings(FunctionSettings):
         if self.precision != FP16:
             return
         other = f"--precision {FP16} cannot be with"
-        if PROTOCOLS[self.sync].averages:
+        if self.protocol.averages:
             raise RequestError(
                 f"{other} --sync {self.sync}, whose steps sum no gradients, in which all workers "
                 "would see the same overflow: give --precision bf16"
             )
-        if compression(self.compress).method in ("int8", "powersgd"):
+        if compression(self.compress).method not in ("none", "bf16"):
             raise RequestError(
                 f"{other} --compress {self.compress}, which hides overflow: give --precision bf16, "
                 "or --compress bf16"
@@ -319,78 +349,3 @@ def check_compression(compress: str, collective: str, *, stores: bool) -> None:
             f"--compress {compress} needs a collective that stores its sums, which {collective} "
             "does not: give another --collective, such as scatter-reduce, or --compress powersgd"
         )
-
-
-def _workforce(cut: Sequence[int], workers: int, replicas: int | None) -> tuple[int, int]:
-    """Returns the workers of a model in stages, and the replicas of each stage.
-
-    Args:
-        cut: first layer of each stage but the first.
-        workers: all of them; 1: not given.
-        replicas: of each stage; None: not given.
-
-    Raises:
-        RequestError: a cut that no model can have, or numbers that do not fit.
-    """
-    if any(left >= right for left, right in pairwise((0, *cut))):
-        raise RequestError(
-            f"--cut {_listed(cut)}: give ascending numbers of layers from 1, such as 4,9"
-        )
-    if replicas is not None and replicas < 1:
-        raise RequestError(f"--replicas {replicas}: give a number from 1")
-    stages = len(cut) + 1
-    if workers == 1:
-        workers = stages * (replicas or 1)
-    each, left = divmod(workers, stages)
-    if left or not each or (replicas or each) != each:
-        of = "any number of" if replicas is None else str(replicas)
-        raise RequestError(
-            f"--workers {workers} are not {stages} stages times {of} replicas: leave it out, and "
-            "give --replicas"
-        )
-    return workers, each
-
-
-def _check_stage_memory(sizes: Sequence[int], stages: int, memory_mib: int | None) -> None:
-    """Raise RequestError unless there is a size for each stage, or none."""
-    if not sizes:
-        return
-    if len(sizes) != stages:
-        raise RequestError(
-            f"--stage-memory {_listed(sizes)}: --cut makes {stages} stages, so give {stages} sizes "
-            "in MiB"
-        )
-    if min(sizes) < 1:
-        raise RequestError(f"--stage-memory {_listed(sizes)}: give sizes above 0, in MiB")
-    if memory_mib is not None:
-        raise RequestError("--memory and --stage-memory: give one of them")
-
-
-def _check_uncut(replicas: int | None, schedule: str, sizes: Sequence[int]) -> None:
-    """Raise RequestError for what only a model in stages has."""
-    given = {
-        "--replicas": replicas is not None,
-        "--schedule": schedule != DEFAULT_SCHEDULE,
-        "--stage-memory": bool(sizes),
-    }
-    for flag, wrong in given.items():
-        if wrong:
-            raise RequestError(f"{flag} is for a model in stages: give --cut, too")
-
-
-def _check_staged(compress: str, *, sums: bool) -> None:
-    """Raise RequestError for what a model in stages cannot have. sums: whether the channel does."""
-    if compress != "none":
-        raise RequestError(
-            f"--compress {compress} is for models that are not cut: leave it or --cut out"
-        )
-    if sums:
-        raise RequestError(
-            "--cut needs a channel that keeps messages between two workers, and ps:// only sums: "
-            "give a store, or tcp://"
-        )
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    """As they are typed: `4,9`."""
-    return ",".join(map(str, numbers))

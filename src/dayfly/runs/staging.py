@@ -158,7 +158,7 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
             rounds = Rounds(
                 Epochs.of(record.samples, job, changed=record.batches), settings.round_steps
             )
-            nbytes = protocol(settings.sync).round_bytes(job, Replica(job), rounds)
+            nbytes = protocol(settings.protocol).round_bytes(job, Replica(job), rounds)
         fresh = RoundBytes.of_sums(
             nbytes, settings.workers, len(job.phases), settings.virtual_workers
         )

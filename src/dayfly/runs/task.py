@@ -16,7 +16,9 @@ from dayfly.runs.function_resources import check_payload
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.settings import STOP_ON_NAN
 from dayfly.runs.shipping import Shipped
+from dayfly.specs.outer import Outer
 from dayfly.specs.pace import Pace
+from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
 from dayfly.training.arrays import ArraySplit
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.precisions import FP32
@@ -119,6 +121,7 @@ class StepTask(FunctionTask):
         virtual_workers: leaves of each batch, along whose tree gradients are summed; None: as many
             as workers, in their order.
         weighting: how losses of parts of a batch are combined.
+        outer: the outer optimizer; None: there is none.
     """
 
     attempt: int
@@ -137,6 +140,7 @@ class StepTask(FunctionTask):
     pipelining: Pipelining | None = None
     virtual_workers: int | None = None
     weighting: Weighting = SAMPLES
+    outer: Outer | None = None
 
     @property
     def writer(self) -> Writer:
@@ -185,6 +189,11 @@ class Task(StepTask):
     renewed: bool = False
     batches: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def protocol(self) -> ProtocolDescription:
+        """What the protocol is, with its outer optimizer."""
+        return PROTOCOLS[self.sync].by(None if self.outer is None else self.outer.name)
+
     def goes(self, going: Going) -> Self:
         """The task of a worker that waits no more."""
         return replace(
@@ -214,7 +223,8 @@ def check_task(task: Task, payload_bytes: int | None) -> None:
 def _largest(task: Task) -> Task:
     step, size, digest = 10**9 - 1, 10**12 - 1, "f" * 32
     ranks = range(task.world_size)
-    kinds = ("part",) if task.compress == "none" else ("part", "own")  # the residuals
+    own = task.compress != "none" or bool(task.protocol.own)  # such as residuals
+    kinds = ("part", "own") if own else ("part",)
     # Of a model in stages each has a tree, and longer names.
     cut = "" if task.pipelining is None else f"cut-0.stage-{task.world_size}-of-{task.world_size}."
     folder = f"checkpoint/{step}/{cut}"

@@ -51,7 +51,6 @@ from dayfly.runs.shipping import receive
 from dayfly.runs.spans import FaultPoints, Spans
 from dayfly.runs.task import Going, Task
 from dayfly.runs.workplace import site_of
-from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.devices import device_of_function
 from dayfly.training.evaluation import Evaluation, HeldOut
 from dayfly.training.order import Epochs, Rounds
@@ -195,7 +194,8 @@ class Worker:
             written=self._keeping.wait_in_step,
             among=engines.among,
         )
-        self._protocol = protocol(task.sync)(worker) if built is None else Pipeline(worker, built)
+        make = protocol(task.protocol)
+        self._protocol = make(worker) if built is None else Pipeline(worker, built)
         self._watch = FiniteWatch(
             task,
             self._epochs,
@@ -212,7 +212,7 @@ class Worker:
         self.error: str | None = None
         digest = None
         if self._protocol.equal and self._part_of.replicas > 1:
-            digest = state_digest(*self._replica.state())
+            digest = state_digest(*self._protocol.shared_state())
         start_s = time.monotonic() - began
         # Only those of whom something was heard are asked for heartbeats.
         urgent = self._heartbeats.sent
@@ -337,7 +337,7 @@ class Worker:
         stop = self._rounds.steps(self.step).stop
         since = self._rounds.number(stop) - self._rounds.number(keeping.last_step)
         # Own state that is kept within a round is of use only if all go back to that round.
-        back_to_it = not task.replays and PROTOCOLS[task.sync].hands_over_within
+        back_to_it = not task.replays and task.protocol.hands_over_within
         ahead = back_to_it and not self._lifetime.fits(len(self._rounds.steps(stop)))
         return keeping.wishes(since, ahead=ahead)
 

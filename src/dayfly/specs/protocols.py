@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dayfly.registry import Registry
+from dayfly.specs.outer import AVERAGE, NESTEROV
 
 
 class Part(Enum):
@@ -44,6 +45,8 @@ class ExchangeDescription:
 OF_GRADIENTS = ExchangeDescription(parts=frozenset({Part.GRADIENTS, Part.BUFFERS}), every_step=True)
 #: The mean of the replicas, which were trained apart since the last one.
 OF_REPLICAS = ExchangeDescription(parts=frozenset({Part.PARAMETERS, Part.BUFFERS, Part.OPTIMIZER}))
+#: The mean of what parameters moved by in a round, the outer gradient, and what buffers moved by.
+OF_OUTER_GRADIENTS = ExchangeDescription(parts=frozenset({Part.PARAMETERS, Part.BUFFERS}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +59,52 @@ class ProtocolDescription:
             from it. Exactly one: of every step, or of a round.
         holds: parts of which a worker holds one more beside all that, such as the parameters of the
             last round. A part that is named twice is held twice.
+        keeps: those of them that are in a run checkpoint, equal at all workers.
+        own: parts that differ between workers even after an exchange: a run checkpoint has each
+            worker's, and one that catches up computes its rounds again.
+        compresses: names of `--compress` with which the exchange of a round can travel.
+        outer: what it is with an outer optimizer; None: it takes none.
         cuts: whether a model may be cut into stages.
         leaves: whether a worker may compute several leaves of a batch apart, for virtual workers.
         hands_over_within: whether a worker may hand over to its successor within a round, keeping
             its own state.
         step: of another package, `package.module:Class`, what carries it out: a subclass of
-            `dayfly.runs.protocols.base.WholeModel`, which workers import.
+            `dayfly.runs.protocols.base.WholeModel`, which workers import. Of dayfly's own, what
+            `dayfly.runs.protocols` calls it; empty: by its name.
     """
 
     name: str
     exchanges: tuple[ExchangeDescription, ...] = (OF_GRADIENTS,)
     holds: tuple[Part, ...] = ()
+    keeps: tuple[Part, ...] = ()
+    own: tuple[Part, ...] = ()
+    compresses: tuple[str, ...] = ()
+    outer: ProtocolDescription | None = None
     cuts: bool = False
     leaves: bool = False
     hands_over_within: bool = False
     step: str = ""
+
+    def by(self, outer: str | None) -> ProtocolDescription:
+        """Returns what it is with this outer optimizer, or without one.
+
+        Args:
+            outer: of `--outer`, known by `specs.outer`; None: not given.
+        """
+        return self if outer in (None, AVERAGE) or self.outer is None else self.outer
+
+    def refuses_outer(self, outer: str | None) -> str | None:
+        """Why it cannot have this outer optimizer, and what to do; None: it can.
+
+        Args:
+            outer: of `--outer`, known by `specs.outer`; None: not given.
+        """
+        if outer is None or self.outer is not None or (self.averages and outer == AVERAGE):
+            return None
+        return (
+            f"--sync {self.name} takes no --outer, and --outer {outer} was given: give "
+            "--sync local-sgd --k N, too, or leave it out"
+        )
 
     @property
     def of_round(self) -> ExchangeDescription | None:
@@ -105,15 +139,34 @@ class ProtocolDescription:
             )
         if self.averages and k is None:
             return f"--sync {self.name} needs --k: the steps between two averages, or epoch"
-        if compress != "none" and self.averages:
+        if compress != "none" and self.averages and compress not in self.compresses:
+            if self.compresses:
+                return (
+                    f"--sync {self.name} with an outer optimizer cannot have --compress "
+                    f"{compress}: give one of {', '.join(self.compresses)}, or leave it out"
+                )
+            outer = f" (--outer {NESTEROV} sends what may be)" if self.outer is not None else ""
             return (
                 f"--sync {self.name} cannot have --compress {compress}, which is for gradients: it "
-                "averages the models themselves, whose weights must not be rounded"
+                f"averages the models themselves, whose weights must not be rounded{outer}"
             )
         if cut and not self.cuts:
             return f"--sync {self.name} cannot have --cut: it averages replicas of the whole model"
         return None
 
+
+#: DiLoCo (arXiv 2311.08105). Held beside: the parameters of the round's start, and the outer
+#: momentum, as large, which alone is in a run checkpoint, as between rounds the other is the model.
+OUTER = ProtocolDescription(
+    name="local-sgd",
+    exchanges=(OF_OUTER_GRADIENTS,),
+    holds=(Part.PARAMETERS, Part.PARAMETERS),
+    keeps=(Part.PARAMETERS,),
+    own=(Part.OPTIMIZER,),
+    compresses=("bf16", "int8", "int4"),
+    hands_over_within=True,
+    step="outer",
+)
 
 PROTOCOLS: Registry[ProtocolDescription] = Registry(
     "protocol",
@@ -121,7 +174,7 @@ PROTOCOLS: Registry[ProtocolDescription] = Registry(
     {
         "bsp": ProtocolDescription(name="bsp", cuts=True, leaves=True),
         "local-sgd": ProtocolDescription(
-            name="local-sgd", exchanges=(OF_REPLICAS,), hands_over_within=True
+            name="local-sgd", exchanges=(OF_REPLICAS,), outer=OUTER, hands_over_within=True
         ),
     },
 )

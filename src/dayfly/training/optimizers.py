@@ -28,16 +28,32 @@ def build_optimizer(job: Job, phase: str, model: nn.Module) -> torch.optim.Optim
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     name = f"optimizer {phase}".rstrip()
     optimizer = built(name, job.of_phase("optimizer", phase), model if phase else parameters)
+    return check_optimizer(optimizer, model.parameters() if phase else parameters)
+
+
+def check_optimizer(
+    optimizer: Any, given: Iterable[nn.Parameter], name: str = "optimizer"
+) -> torch.optim.Optimizer:
+    """Returns what a function of the job's made, if workers can take steps with it.
+
+    Args:
+        optimizer: what it made.
+        given: parameters that it may have.
+        name: of the job's field.
+
+    Raises:
+        RequestError: it is no optimizer of these parameters, or one that workers cannot share.
+    """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise RequestError(
-            f"the job's optimizer function returned {type(optimizer).__name__}: "
+            f"the job's {name} function returned {type(optimizer).__name__}: "
             "return a torch optimizer"
         )
-    given = {id(parameter) for parameter in (model.parameters() if phase else parameters)}
-    if any(id(p) not in given for group in optimizer.param_groups for p in group["params"]):
+    known = {id(parameter) for parameter in given}
+    if any(id(p) not in known for group in optimizer.param_groups for p in group["params"]):
         raise RequestError(
-            "the job's optimizer has parameters that are not those of the job's model: "
-            "build it from what its function is given (optimizer=lambda params: ...)"
+            f"the job's {name} has parameters that are not those of the job's model: "
+            f"build it from what its function is given ({name}=lambda params: ...)"
         )
     if isinstance(optimizer, torch.optim.SparseAdam):
         raise RequestError(

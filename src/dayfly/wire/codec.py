@@ -1,6 +1,7 @@
 """Interface of a codec, another form of elements on the wire, and the codecs by name.
 
-Every reader gets the same bits from a codec. `codecs` has them; names alone need no torch.
+Every reader gets the same bits from a codec. `codecs` and `int4` have them; names alone need no
+torch.
 """
 
 from __future__ import annotations
@@ -46,5 +47,11 @@ def _int8() -> Codec:
     return Int8()
 
 
+def _int4() -> Codec:
+    from dayfly.wire.int4 import Int4
+
+    return Int4()
+
+
 #: Codecs by name; none has state.
-CODECS: dict[str, Callable[[], Codec]] = {"bf16": _bf16, "int8": _int8}
+CODECS: dict[str, Callable[[], Codec]] = {"bf16": _bf16, "int8": _int8, "int4": _int4}

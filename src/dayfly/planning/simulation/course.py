@@ -19,12 +19,11 @@ from dayfly.batches import Rounds as RoundsOfSteps
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged
 from dayfly.planning.configuration import (
-    ITEM_BYTES,
     Configuration,
-    averaged,
     check_configuration,
     end_s,
     flat,
+    kept_bytes,
     stage_layers,
     stage_range,
     stage_size,
@@ -33,13 +32,12 @@ from dayfly.planning.configuration import (
 from dayfly.planning.decline import left_of_bandwidth
 from dayfly.planning.predict import round_of, validation_of
 from dayfly.planning.profile import Profile
-from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.ranks import ChannelModel, travelling_bytes
 from dayfly.planning.renewal import renews
 from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages
 from dayfly.specs.pace import LOOK_FOR_STOP_S
-from dayfly.specs.protocols import ExchangeDescription
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, LinkModel, Phase
 from dayfly.wire.collectives.virtual_cost import cost_of
@@ -85,7 +83,7 @@ class Course:
             warm before lifetimes end.
         replays: a worker that starts again catches up alone.
         log_N: seconds in which it takes a round from the log.
-        recomputes: as the log has its inputs alone.
+        recomputes: as the log has its inputs alone, or it has state of its own.
         keeps_within: local SGD's workers keep their own state within a round.
         keep_s: how long that takes.
         part_N: to write a share of a checkpoint.
@@ -214,7 +212,7 @@ class _Builder:
     @property
     def _recomputes(self) -> bool:
         """A stage of one replica sums with nobody, so its inputs alone are in the log."""
-        return bool(self._c.cut) and self._members == 1
+        return (bool(self._c.cut) and self._members == 1) or bool(self._c.protocol.own)
 
     def _work(self, stage: int) -> Work:
         layers = stage_layers(self._profile, self._c, stage)
@@ -253,8 +251,8 @@ class _Builder:
         return kind
 
     def _round(self, batches: tuple[int, ...], links: list[LinkModel], over_s: float) -> Rounds:
-        if (exchange := self._c.protocol.of_round) is not None:
-            return self._local(exchange, batches, links, over_s)
+        if self._c.protocol.averages:
+            return self._local(batches, links, over_s)
         make = self._staged if self._c.cut else self._synchronous
         return make(batches[0], links, over_s)
 
@@ -270,13 +268,7 @@ class _Builder:
             over_s,
         )
 
-    def _local(
-        self,
-        exchange: ExchangeDescription,
-        batches: tuple[int, ...],
-        links: list[LinkModel],
-        over_s: float,
-    ) -> LocalSteps:
+    def _local(self, batches: tuple[int, ...], links: list[LinkModel], over_s: float) -> LocalSteps:
         size, work = self._sizes[0], self._works[0]
         own = []
         for batch in batches:
@@ -284,8 +276,9 @@ class _Builder:
             forward_N, backward_N = work.computing_s(samples_N, self._c.micro_batches)
             beside_s = size.step_s.value + work.apply_s
             own.append(self._data_N(samples_N) + forward_N + backward_N + beside_s)
-        length = averaged(self._profile, exchange, len(batches))
-        phases = self._phases(0, length, ITEM_BYTES * length, links)
+        phases: tuple[Phase, ...] = ()
+        for length, codec in data_parallel.averaged_of(self._profile, self._c, len(batches)):
+            phases += self._phases(0, length, travelling_bytes(codec, length), links)
         return LocalSteps(np.array(own), phases, 0.0, over_s)
 
     def _staged(self, batch: int, links: list[LinkModel], over_s: float) -> Staged:
@@ -359,22 +352,26 @@ class _Builder:
     # Checkpoints and the log.
 
     def _part_s(self, stage: int, writers: int) -> float:
-        """To write a share of what a stage keeps: parameters, buffers, the optimizer's state."""
-        work, link = self._works[stage], self._links[stage]
-        state = work.kept + work.trained * self._profile.state_per_trained_byte
-        return link.up.latency_s + link.up.occupied_s(state / writers, self._c.workers)
+        """To write a share of what a stage keeps, and what is the writer's own."""
+        link, layers = self._links[stage], stage_layers(self._profile, self._c, stage)
+        shared, own = kept_bytes(self._profile, self._c, layers)
+        return link.up.latency_s + link.up.occupied_s(shared / writers + own, self._c.workers)
 
     def _summed_bytes(self, stage: int) -> float:
-        if length := data_parallel.averaged_of(self._profile, self._c):
-            return ITEM_BYTES * length
+        if sums := data_parallel.averaged_of(self._profile, self._c):
+            return sum(travelling_bytes(codec, length) for length, codec in sums)
         return sum(bucket.nbytes for bucket in self._works[stage].buckets)
 
     def _log_s(self, stage: int) -> float:
         """A round from the log: its sums are read and applied; or it is computed by itself."""
         work, link, c = self._works[stage], self._links[stage], self._c
+        down_s = link.down.latency_s + link.down.occupied_s(self._summed_bytes(stage))
+        if c.protocol.own:  # its own steps change what is its own
+            samples_N = shares(c.batch_size, c.workers)
+            passes_N = sum(work.computing_s(samples_N, c.micro_batches), self._data_N(samples_N))
+            return down_s + self._rounds.longest * (float(passes_N.max()) + work.apply_s)
         if not self._recomputes:
-            down_s = link.down.occupied_s(self._summed_bytes(stage))
-            return link.down.latency_s + down_s + work.apply_s
+            return down_s + work.apply_s
         forward_N, backward_N = work.computing_s(shares(c.batch_size, c.micro_batches), 1)
         layers, inputs = self._profile.layers, 0.0
         if stage:

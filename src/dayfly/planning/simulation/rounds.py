@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dayfly.planning.configuration import ITEM_BYTES, Flat
+from dayfly.planning.configuration import Flat
 from dayfly.planning.function_times import cut_backward
 from dayfly.planning.profile import NOTHING, Affine, LayerBytes, SizeProfile
 from dayfly.planning.ranks import travelling_bytes
@@ -107,8 +107,7 @@ def _buckets(buffer: Flat, times: tuple[Affine, ...], codec: str) -> tuple[Bucke
     last = len(buffer.buckets) - 1
     made = []
     for number, length in enumerate(buffer.buckets):
-        packed = codec != "none" and number < last
-        nbytes = travelling_bytes(codec, length) if packed else ITEM_BYTES * length
+        nbytes = travelling_bytes(codec if number < last else "none", length)
         early = number < len(buffer.whole_after) and pieces[-1] > 0
         made.append(Bucket(length, nbytes, float(pieces[number] / pieces[-1]) if early else 1.0))
     return tuple(made)

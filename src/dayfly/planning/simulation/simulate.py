@@ -222,7 +222,8 @@ class _Run:
             pause_s = self._count(rank, how, turn.first, at_s)
             if self._pending is not None and at_s < self._pending[3][rank]:
                 self._pending = None
-            behind = self._index - self._committed_by(at_s)[2]
+            own = kept and course.keeps_within  # its successor goes on from there
+            behind = 0 if own else self._index - self._committed_by(at_s)[2]
             fleet.invoke(one, np.array([ended_s + pause_s]))
             self._telling.started(one)
             able_s = float(fleet.able_s[rank])

@@ -262,7 +262,7 @@ def _prepared(record: Record, job: Job, found: Given, weights: Path, store: Stor
         states = staging.split(*states[0])
     else:
         rounds = Rounds(Epochs.of(record.samples, job), settings.round_steps)
-        nbytes = protocol(settings.sync).round_bytes(job, replica, rounds)
+        nbytes = protocol(settings.protocol).round_bytes(job, replica, rounds)
         round_bytes = RoundBytes.of_sums(nbytes, settings.workers, len(job.phases))
     checkpoints.commit(store, 0, checkpoints.write_stages(store, 0, states))
     measured = measuring(job, found.samples, row_bytes, record.weighting)

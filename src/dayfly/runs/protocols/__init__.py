@@ -7,14 +7,20 @@ import pkgutil
 from dayfly.runs.protocols.base import WholeModel
 from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.protocols.local_sgd import LocalSgdRounds
-from dayfly.specs.protocols import PROTOCOLS
+from dayfly.runs.protocols.outer import OuterRounds
+from dayfly.specs.protocols import ProtocolDescription
 
-_BUILT_IN: dict[str, type[WholeModel]] = {"bsp": Bsp, "local-sgd": LocalSgdRounds}
+_BUILT_IN: dict[str, type[WholeModel]] = {
+    "bsp": Bsp,
+    "local-sgd": LocalSgdRounds,
+    "outer": OuterRounds,
+}
 
 
-def protocol(name: str) -> type[WholeModel]:
-    """What carries out the protocol of this name, which is a known one."""
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]
-    found: type[WholeModel] = pkgutil.resolve_name(PROTOCOLS[name].step)
+def protocol(described: ProtocolDescription) -> type[WholeModel]:
+    """Returns what carries out a protocol."""
+    known = _BUILT_IN.get(described.step or described.name)
+    if known is not None:
+        return known
+    found: type[WholeModel] = pkgutil.resolve_name(described.step)
     return found

@@ -131,6 +131,10 @@ class Protocol(Closing):
         """Whether the replica equals its peers', as far as the protocol knows: between rounds."""
         return True
 
+    def shared_state(self) -> tuple[Any, Tensors]:
+        """The replica's state as JSON and tensors (not copied), as all workers have it alike."""
+        return self.worker.replica.state()
+
     def state(self) -> tuple[Tensors, Tensors]:
         """What a run checkpoint keeps beside the replica (not copied): shared, and this worker's.
 

@@ -41,7 +41,8 @@ class ProtocolCase:
     """A protocol that is tested.
 
     Args:
-        described: its description, registered under its name.
+        described: its description, registered under its name; with `outer` among the settings,
+            what that makes of it.
         settings: of the runs, such as `k`; see `dayfly.runs.settings.Settings`.
         points: of a round, where workers are killed, by the message that is sent there.
     """
@@ -117,8 +118,8 @@ class ProtocolConformance:
 
     def test_what_is_described_can_be_carried_out(self, case: ProtocolCase) -> None:
         described = case.described
-        assert PROTOCOLS[described.name] == described
-        assert issubclass(protocol(described.name), WholeModel)
+        assert PROTOCOLS[described.name].by(case.settings.get("outer")) == described
+        assert issubclass(protocol(described), WholeModel)
         assert described.exchanges
         assert len([one for one in described.exchanges if not one.every_step]) <= 1
         k = case.settings.get("k")

@@ -1,4 +1,5 @@
-"""Local SGD: a round is k steps, or an epoch; then models and optimizers are averaged.
+"""Local SGD: a round is k steps, or an epoch; then models and optimizers are averaged, or an outer
+optimizer takes a step (outer.py).
 
 A run checkpoint is made between rounds, where replicas are equal. Within a round a worker keeps
 its own state in the store when its lifetime ends, and every `checkpoint_every_s`: its successor
@@ -16,13 +17,17 @@ from dayfly.life import checkpoints
 from dayfly.life.lifetimes import HandOver
 from dayfly.runs.progress import LoggedSum, Progress
 from dayfly.runs.protocols.base import WholeModel, WorkerContext
-from dayfly.training.local_sgd import Averaging, LocalSgd
+from dayfly.training.averaging import Averaging, RoundSum
+from dayfly.training.local_sgd import LocalSgd
 from dayfly.training.logged import means
 from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
 
-_OPERATION = "avg"
+#: Names of a round's sums: of all, or of what is compressed, and of what is not.
+_OPERATIONS = ("avg", "rest")
+#: The point of a fault in the first of them is the same as under bsp.
+_POINTS = ("grad", "rest")
 
 
 class LocalSgdRounds(WholeModel):
@@ -39,10 +44,24 @@ class LocalSgdRounds(WholeModel):
             task.rank,
             task.world_size,
             task.weighting,
+            self._make,
         )
+        parts = self._steps.round_sum.parts
+        self._sums = [
+            LoggedSum(worker.engine, name, buffer, codec)
+            for name, (buffer, codec) in zip(_OPERATIONS, parts, strict=False)
+        ]
         self._own = worker.store.below(f"{PRIVATE}/worker-{task.rank}")
         self._kept_at = time.monotonic()
         self._within: int | None = None  # the round that was begun, by its first step
+
+    def _make(self, replica: Replica, numbers: int) -> RoundSum:
+        """What a round sums; as of `LocalSgd`."""
+        return Averaging(replica, numbers)
+
+    def _begin_at(self, tree: Any, tensors: Tensors) -> None:
+        """Become the replica of a run checkpoint."""
+        self.worker.replica.load_state(tree, tensors)
 
     @staticmethod
     def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
@@ -51,12 +70,12 @@ class LocalSgdRounds(WholeModel):
     def load_state(self, step: int, tree: Any, tensors: Tensors) -> int:
         own = checkpoints.latest(self._own)
         if own is None or own.step <= step:
-            self.worker.replica.load_state(tree, tensors)
+            self._begin_at(tree, tensors)
             return step
         kept, kept_tensors = checkpoints.read(self._own, own)
         if not self.worker.task.replays and kept["first"] != step:
             # Of a later round, from which all went back: the averages between are gone.
-            self.worker.replica.load_state(tree, tensors)
+            self._begin_at(tree, tensors)
             return step
         self._steps.load_state(kept["steps"], kept_tensors)
         self.worker.progress.become(Progress.load(kept["progress"]))
@@ -71,15 +90,15 @@ class LocalSgdRounds(WholeModel):
     def take(self, step: int) -> Wishes:
         here = self.worker
         steps = here.rounds.steps(step)
-        buffer = self._steps.averaging.data
-        average = LoggedSum(here.engine, _OPERATION, buffer)
-        (stored,) = here.catch_up.stored(step, [average])
+        stored = here.catch_up.stored(step, self._sums)
         if not here.catch_up.behind:
             here.room()
         if self._within != step:
             self._steps.begin_round()
             self._within = step
-        computed = average.reads_buffer(stored)
+        computed = self._steps.round_sum.remembers or any(
+            one.reads_buffer(some) for one, some in zip(self._sums, stored, strict=True)
+        )
         # Its copies would lie beside the gradients, which nobody has between rounds.
         here.written()
         began, at, whole = time.monotonic(), time.time(), not self._steps.done
@@ -96,7 +115,9 @@ class LocalSgdRounds(WholeModel):
         averaging = time.monotonic()
         try:
             with here.slices.lent():
-                average.take(step, stored)
+                for point, one, some in zip(_POINTS, self._sums, stored, strict=False):
+                    here.fault_points.operation = point
+                    one.take(step, some)
         except HandOver:
             if not computed:
                 raise

@@ -35,7 +35,8 @@ from dayfly.runs.scripts.loop_settings import loop_settings
 from dayfly.runs.scripts.position import Position
 from dayfly.runs.scripts.process import LOOP, ScriptProcess, here
 from dayfly.runs.scripts.words import script_words
-from dayfly.runs.settings import DEFAULT_SCHEDULE, Settings
+from dayfly.runs.settings import Settings
+from dayfly.runs.stage_checks import DEFAULT_SCHEDULE
 from dayfly.training.evaluation import Measures
 from dayfly.training.precisions import FP32
 from dayfly.training.replica import model_part

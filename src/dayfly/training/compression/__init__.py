@@ -28,13 +28,18 @@ class Compression:
         rank: of PowerSGD's matrices.
     """
 
-    method: Literal["none", "bf16", "int8", "powersgd"] = "none"
+    method: Literal["none", "bf16", "int8", "int4", "powersgd"] = "none"
     rank: int = 0
 
     @property
     def codec(self) -> bool:
         """Whether the messages have another form, so that whoever adds them up has to know it."""
         return self.method in CODECS
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether what a codec loses is added to the next contribution."""
+        return self.method in ("int8", "int4")
 
     def exchange(
         self,
@@ -57,8 +62,8 @@ class Compression:
                 return Exchange(flat)
             case "bf16":
                 return Exchange(flat, CODECS["bf16"]())
-            case "int8":
-                return Feedback(flat, CODECS["int8"](), schedule)
+            case "int8" | "int4":
+                return Feedback(flat, CODECS[self.method](), schedule)
             case "powersgd":
                 return PowerSgd(flat, self.rank, seed)
 
@@ -68,9 +73,9 @@ def compression(text: str) -> Compression:
     method, colon, rank = text.partition(":")
     if method == "powersgd" and (not colon or (rank.isdecimal() and int(rank) >= 1)):
         return Compression("powersgd", int(rank) if colon else USUAL_RANK)
-    if not colon and method in ("none", "bf16", "int8"):
+    if not colon and method in ("none", "bf16", "int8", "int4"):
         return Compression(method)  # type: ignore[arg-type]  # mypy does not narrow by `in`
     raise RequestError(
-        f"--compress {text!r} is not known: give one of none, bf16, int8, powersgd, or "
+        f"--compress {text!r} is not known: give one of none, bf16, int8, int4, powersgd, or "
         "powersgd:R for another rank than 4"
     )

@@ -1,0 +1,84 @@
+"""Local SGD with an outer optimizer (DiLoCo): what differs from averaging is what is kept.
+
+Parameters and moves of buffers travel, no optimizer's state: of Adam that is a third of the bytes.
+Each worker's inner optimizer goes on with its own state, so that
+
+    a run checkpoint has     the model and the outer optimizer's state once, as all have them alike,
+                             and of each worker its inner optimizer's state and residual
+    a worker that catches up computes its rounds again, and takes the sums from the message log
+    other numbers of workers rank j goes on with the inner state of rank j modulo the ranks before,
+                             and with the sum of the residuals of the ranks that leave (modulo the
+                             ranks from then on); only between rounds, as of any run checkpoint
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dayfly.job import Job
+from dayfly.life import checkpoints
+from dayfly.runs.protocols.local_sgd import LocalSgdRounds
+from dayfly.specs.outer import OF_JOB, Outer
+from dayfly.training.compression import compression
+from dayfly.training.order import Rounds
+from dayfly.training.outer import OuterGradients, joined, outer_optimizer, parted, rounding
+from dayfly.training.replica import Replica
+from dayfly.training.state import Tensors
+from dayfly.wire.codec import CODECS
+
+
+class OuterRounds(LocalSgdRounds):
+    """Rounds of replicas that train by themselves, with an outer optimizer that all have alike."""
+
+    _outer: OuterGradients
+
+    def _make(self, replica: Replica, numbers: int) -> OuterGradients:
+        here, task = self.worker, self.worker.task
+        assert task.outer is not None, "another protocol is without an outer optimizer"
+        # With one worker nothing travels.
+        asked = compression(task.compress if task.world_size > 1 else "none")
+        codec, fed_back = CODECS[asked.method]() if asked.codec else None, None
+        if codec is not None and asked.feeds_back:
+            fed_back = rounding(codec, here.engine.schedule)
+        self._outer = OuterGradients(
+            replica,
+            numbers,
+            outer_optimizer(task.outer, here.job, replica.model),
+            codec,
+            fed_back,
+        )
+        return self._outer
+
+    @staticmethod
+    def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
+        outer = Outer() if job.outer_optimizer is None else Outer(name=OF_JOB)
+        made = OuterGradients(replica, rounds.longest, outer_optimizer(outer, job, replica.model))
+        made.try_step()
+        return made.data.nbytes
+
+    def shared_state(self) -> tuple[Any, Tensors]:
+        tree, tensors, _ = parted(*self.worker.replica.state())
+        outer, more = self._outer.shared()
+        return {**tree, _OUTER: outer}, {**tensors, **more}
+
+    def state(self) -> tuple[Tensors, Tensors]:
+        _, _, own = parted(*self.worker.replica.state())
+        return {}, {**own, **self._outer.own()}
+
+    def _begin_at(self, tree: Any, tensors: Tensors) -> None:
+        here, task = self.worker, self.worker.task
+        known = checkpoints.owners(task.checkpoint)
+        own: Sequence[Tensors] = ()
+        if known:
+            own = checkpoints.read_own(here.store, task.checkpoint, task.rank % known, known)
+        here.replica.load_state(*joined(tree, tensors, own[0] if own else {}))
+        self._outer.load_shared(tree.get(_OUTER), tensors)
+        if self._outer.own():
+            if known != task.world_size:
+                own = checkpoints.read_own(here.store, task.checkpoint, task.rank, task.world_size)
+            self._outer.load_own(own)
+
+
+#: In the tree of a replica's state, the outer optimizer's.
+_OUTER = "outer"
