@@ -19,10 +19,9 @@ Setting = str | int | float | None
 
 #: Virtual workers of runs whose size changes; each has two samples of a batch at least.
 LEAVES = 8
-_LOCAL = ({"k": 2}, {"k": "epoch"}, {"k": 2, "outer": "nesterov"})
 #: Settings to try each protocol with. One that does not promise the same bits has none.
 VARIANTS: Mapping[str, tuple[Mapping[str, Setting], ...]] = MappingProxyType(
-    {"bsp": ({}, {"virtual_workers": LEAVES}), "local-sgd": _LOCAL}
+    {"bsp": ({}, {"virtual_workers": LEAVES}), "local-sgd": ({"k": 2}, {"k": "epoch"})}
 )
 #: Mean time between kills from outside.
 _GAP_S = 0.6

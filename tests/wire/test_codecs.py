@@ -186,5 +186,8 @@ def test_every_rank_holds_the_same_bits(name: str, size: int, codec: Codec) -> N
         again = inputs[1].clone()
         here.engines[1].all_reduce(again, here.step, "grad", stored, codec)
         assert same_bits(again, first), "who starts again reads the same"
-    rounding = sum(one.abs() for one in inputs) / 100 + sum(one.abs().max() / 100 for one in inputs)
+    # int4 rounds contributions, and then their sum, by a fourteenth of a block's greatest.
+    fine = 7 if codec.form(256) == CODECS["int4"]().form(256) else 100
+    rounding = sum(one.abs() for one in inputs) / 100
+    rounding += sum(one.abs().max() / fine for one in inputs)
     assert ((first - sum_in_order(inputs, range(len(inputs)))).abs() <= rounding).all()
