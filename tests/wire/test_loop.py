@@ -30,7 +30,7 @@ def _chain(chance: Random) -> Stream:
         for n in range(len(seconds))
     )
     plan = CompiledSchedule(Schedule(ops))
-    return Stream(plan=plan, work_s=lambda work: seconds[work.micro_batch])
+    return Stream(plan=plan, works_s=seconds)
 
 
 def random_ranks(seed: int) -> tuple[list[Rank], Shared]:

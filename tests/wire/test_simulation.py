@@ -25,7 +25,7 @@ def plan(*ops: Op) -> CompiledSchedule:
 def computing(*seconds: float, after: tuple[tuple[int, int | None], ...] = ()) -> Stream:
     """Passes, one after another."""
     ops = [Op(Kind.COMPUTE, Span(0, 0), work=Work("pass", n)) for n in range(len(seconds))]
-    return Stream(plan=plan(*ops), after=after, work_s=lambda work: seconds[work.micro_batch])
+    return Stream(plan=plan(*ops), after=after, works_s=seconds)
 
 
 def putting(*names: Name, **more: Any) -> Stream:

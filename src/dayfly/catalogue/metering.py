@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.prices import FunctionPrices
@@ -23,6 +23,7 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.dataclass_json import Matches
 from dayfly.errors import RequestError
 
+T = TypeVar("T")
 #: Kind of dollars of a bill: measuring the job for this run.
 PROFILING = "profiling"
 #: Of a run: its functions are its workers, under two names by turns.
@@ -87,6 +88,9 @@ class StoreTraffic:
     requests: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
+
+
+_OF_MOVED = tuple(one.name for one in fields(StoreTraffic))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,13 +171,16 @@ def bill(
     if store is not None:
         store.check_priced()
     if lists is None:
-        used = [replace(one, price_list=None) for one in used]
+        used = [one if one.price_list is None else replace(one, price_list=None) for one in used]
     uses = (*used, *(profiling or ()))
     named = dict.fromkeys(one.price_list for one in uses if one.price_list is not None)
     by_name = {name: lists(name) for name in named if lists is not None}
     priced_as = [by_name.get(one.price_list or "", platform) for one in used]
     of_lists = {one.name: one for one in priced_as or [platform]}
-    invocations = [_invocation(*pair) for pair in zip(used, priced_as, strict=True)]
+    priced = list(zip(used, priced_as, strict=True))
+    invocations = [
+        _row(one, billed) for one, billed in zip(used, _of_each(_billed, priced), strict=True)
+    ]
     traffic = moved or {}
     names = sorted({_worker_of(one.function) for one in used} | traffic.keys(), key=_in_order)
     of_function: dict[str, list[dict[str, Any]]] = {}
@@ -222,9 +229,9 @@ def bill(
         profiling_s=None
         if profiling is None
         else sum(one["billed_ms"] for one in measuring) / 1000,
-        coordinator_usd=sum(_invocation(one, platform)["compute_usd"] for one in coordinator),
+        coordinator_usd=sum(_billed(one, platform)["compute_usd"] for one in coordinator),
         overridden=_overridden(of_lists.values(), store),
-        notes=_notes(zip(used, priced_as, strict=True), store, traffic),
+        notes=_notes(priced, store, traffic),
     )
 
 
@@ -247,9 +254,24 @@ def _prices(platform: FunctionPlatform) -> FunctionPrices:
     return platform.prices
 
 
-def _invocation(used: MeteredInvocation, platform: FunctionPlatform) -> dict[str, Any]:
-    """A row: what was used, in the size that the platform would have given it, and its dollars."""
-    return {name: getattr(used, name) for name in _OF_USED} | _billed(used, platform)
+def _of_each(
+    find: Callable[[FunctionUse, FunctionPlatform], T],
+    priced: Iterable[tuple[MeteredInvocation, FunctionPlatform]],
+) -> list[T]:
+    """Returns what is found of each invocation; it is asked once of those that used the same."""
+    known: dict[tuple[object, ...], T] = {}
+    found = []
+    for one, platform in priced:
+        key = one.memory_mib, one.vcpus, one.gpu_share, one.init_s, one.run_s, platform.name
+        if key not in known:
+            known[key] = find(one, platform)
+        found.append(known[key])
+    return found
+
+
+def _row(used: MeteredInvocation, billed: Mapping[str, Any]) -> dict[str, Any]:
+    """What was used, in the size that the platform would have given it, and its dollars."""
+    return {**{name: getattr(used, name) for name in _OF_USED}, **billed}
 
 
 def _billed(used: FunctionUse, platform: FunctionPlatform) -> dict[str, Any]:
@@ -291,7 +313,7 @@ def _function(
         "function": name,
         "invocations": len(rows),
         **sums,
-        **asdict(moved),
+        **{name: getattr(moved, name) for name in _OF_MOVED},
         "store_requests_usd": requests_usd,
         "store_transfer_usd": transfer_usd,
         "cost_usd": sum(row["cost_usd"] for row in rows) + requests_usd + transfer_usd,
@@ -317,24 +339,33 @@ def _overridden(platforms: Iterable[FunctionPlatform], store: StoreFacts | None)
 
 
 def _notes(
-    priced: Iterable[tuple[MeteredInvocation, FunctionPlatform]],
+    priced: Sequence[tuple[MeteredInvocation, FunctionPlatform]],
     store: StoreFacts | None,
     moved: Mapping[str, StoreTraffic],
 ) -> tuple[str, ...]:
     """What was metered and could not have been there: priced all the same, and said."""
-    found: dict[str, None] = {}
-    for one, platform in priced:
-        memory_mib = None if one.memory_mib is None else platform.next_size_mib(one.memory_mib)
-        for check in (
-            partial(platform.check, memory_mib=memory_mib),
-            partial(platform.check, lifetime_s=one.init_s + one.run_s),
-            partial(platform.check, vcpus=one.vcpus),
-            partial(platform.check, gpu_share=one.gpu_share),
-        ):
-            try:
-                check()
-            except RequestError as refusal:
-                found[f"{one.function}: {refusal}"] = None
+    found = {
+        f"{one.function}: {refusal}": None
+        for (one, _), refusals in zip(priced, _of_each(_refusals, priced), strict=True)
+        for refusal in refusals
+    }
     if store is None and any(one.requests for one in moved.values()):
         found["what went through the store is counted, and costs nothing: name a store"] = None
     return tuple(found)
+
+
+def _refusals(used: FunctionUse, platform: FunctionPlatform) -> list[str]:
+    """Why the platform would not have had such a function."""
+    memory_mib = None if used.memory_mib is None else platform.next_size_mib(used.memory_mib)
+    found = []
+    for check in (
+        partial(platform.check, memory_mib=memory_mib),
+        partial(platform.check, lifetime_s=used.init_s + used.run_s),
+        partial(platform.check, vcpus=used.vcpus),
+        partial(platform.check, gpu_share=used.gpu_share),
+    ):
+        try:
+            check()
+        except RequestError as refusal:
+            found.append(str(refusal))
+    return found

@@ -190,7 +190,7 @@ def _replica(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> Sequence[Rank]:
     """What the workers of one replica do."""
-    mine = [-(-batch // c.replicas) for batch in batches]
+    mine = -(-batches[0] // c.replicas)
     return staged.ranks(_beside_all(profile, c), _one_replica(c), means, mine)
 
 

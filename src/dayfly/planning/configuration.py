@@ -206,7 +206,8 @@ def elements(layer: LayerBytes) -> tuple[int, ...]:
     return (-(-layer.trained // ITEM_BYTES),)
 
 
-def largest_tensor(layers: Sequence[LayerBytes]) -> int:
+@lru_cache(maxsize=256)
+def largest_tensor(layers: tuple[LayerBytes, ...]) -> int:
     """Elements of the largest trained parameter of some layers."""
     return max((max(elements(layer), default=0) for layer in layers), default=0)
 

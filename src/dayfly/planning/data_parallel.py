@@ -32,7 +32,7 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server, taking
+from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server
 from dayfly.wire.collectives import collective
 from dayfly.wire.leaves import carries, leaves_of
 from dayfly.wire.streams import Rank, Stream
@@ -79,8 +79,7 @@ def averaged_of(
 def ranks(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> list[Rank]:
-    """All workers, and the server if there is one, taking steps of these batches one after another;
-    of local SGD, these batches are a round."""
+    """All workers, and the server if there is one, taking a round: of bsp a step, of one batch."""
     size = stage_size(profile, c, 0)
     local = c.protocol.averages
     passes = c.pieces * (len(batches) if local else 1)
@@ -103,39 +102,34 @@ def _synchronous(
     rank: int,
     batches: Sequence[int],
 ) -> list[Stream]:
-    buffer = flat_of(profile, c)
-    trained_bytes = sum(layer.trained for layer in profile.layers)
-    streams: list[Stream] = []
-    for step, batch in enumerate(batches):
-        seconds = _computing(profile, c, size, buffer, rank, batch)
-        computing = len(streams)
-        before = ((computing - 1, None),) if streams else ()
-        streams.append(Stream(plan=chain(len(seconds)), after=before, work_s=taking(seconds)))
-        early = len(buffer.whole_after)
-        for number, length in enumerate(buffer.buckets):
-            # Those that were whole before the backward pass's end; the others come after all of it.
-            gate = len(seconds) - 1 - early + number
-            codec = c.compress if number < len(buffer.buckets) - 1 else "none"
-            streams.append(
-                all_reduce(
-                    c.collective,
-                    c.aggregators,
-                    rank,
-                    c.workers,
-                    length,
-                    means,
-                    name=("grad", step, number),
-                    after=((computing, gate if number < early else None),),
-                    pool="buckets",
-                    codec=codec,
-                    begin_s=size.sum_cpu_s,
-                    virtual_workers=c.virtual_workers,
-                )
+    buffer, (batch,) = flat_of(profile, c), batches
+    seconds = _computing(profile, c, size, buffer, rank, batch)
+    streams = [Stream(plan=chain(len(seconds)), works_s=seconds)]
+    early = len(buffer.whole_after)
+    for number, length in enumerate(buffer.buckets):
+        # Those that were whole before the backward pass's end; the others come after all of it.
+        gate = len(seconds) - 1 - early + number
+        codec = c.compress if number < len(buffer.buckets) - 1 else "none"
+        streams.append(
+            all_reduce(
+                c.collective,
+                c.aggregators,
+                rank,
+                c.workers,
+                length,
+                means,
+                name=("grad", number),
+                after=((0, gate if number < early else None),),
+                pool="buckets",
+                codec=codec,
+                begin_s=size.sum_cpu_s,
+                virtual_workers=c.virtual_workers,
             )
-        ending = (size.apply(trained_bytes) + size.step_s.value) * size.speed
-        after = tuple((number, None) for number in range(computing, len(streams)))
-        streams.append(Stream(plan=chain(1), after=after, work_s=taking([ending])))
-    return streams
+        )
+    trained_bytes = sum(layer.trained for layer in profile.layers)
+    ending = (size.apply(trained_bytes) + size.step_s.value) * size.speed
+    after = tuple((number, None) for number in range(len(streams)))
+    return [*streams, Stream(plan=chain(1), after=after, works_s=[ending])]
 
 
 def _computing(
@@ -216,8 +210,8 @@ def _averaging(
     # What a step takes beside passes is the flat buffer's, of which a round has one.
     passes = _PASSES_OUTER if c.protocol.own else _PASSES_AFTER
     adopting = [speed * size.step_s.value + passes * copy_s]
-    adopt = Stream(plan=chain(1), after=((len(sums), None),), work_s=taking(adopting))
-    return [Stream(plan=chain(len(seconds)), work_s=taking(seconds)), *averages, adopt]
+    adopt = Stream(plan=chain(1), after=((len(sums), None),), works_s=adopting)
+    return [Stream(plan=chain(len(seconds)), works_s=seconds), *averages, adopt]
 
 
 def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[Rank]:
@@ -240,7 +234,7 @@ def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[
             itemsize=8,
             begin_s=size.sum_cpu_s,
         )
-        made.append([Stream(plan=chain(1), work_s=taking([seconds])), sums])
+        made.append([Stream(plan=chain(1), works_s=[seconds]), sums])
     ranks = [limited(size, means, rank, streams) for rank, streams in enumerate(made)]
     if served(c):
         ranks.append(server(size, means, c.workers, made[0]))

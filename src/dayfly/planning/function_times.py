@@ -40,9 +40,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import NormalDist
 
+from dayfly.planning.affine import total
 from dayfly.planning.decline import left_of_bandwidth
 from dayfly.planning.fits import fit_affine
 from dayfly.planning.profile import Affine, Figure, SizeProfile
@@ -149,9 +150,18 @@ def factor(jitter: float, place: int, workers: int, passes: int) -> float:
     return max(_LEAST, 1 + jitter * z / math.sqrt(passes))
 
 
-def straggling(size: SizeProfile, rank: int, workers: int, passes: int) -> SizeProfile:
-    """The function that this rank has: its passes and reading are slower or faster."""
-    times = factor(size.jitter, speed_places(workers)[rank], workers, passes)
+def pace(size: SizeProfile, rank: int, workers: int, passes: int) -> float:
+    """Returns what passes take of this rank, over the average worker's; arguments as of `factor`.
+
+    Args:
+        size: of the workers' functions.
+        rank: whose pace is asked.
+    """
+    return factor(size.jitter, speed_places(workers)[rank], workers, passes)
+
+
+def paced(size: SizeProfile, times: float) -> SizeProfile:
+    """Returns functions whose passes and reading take so many times as long."""
     if times == 1:
         return size
     return replace(
@@ -162,6 +172,11 @@ def straggling(size: SizeProfile, rank: int, workers: int, passes: int) -> SizeP
     )
 
 
+def straggling(size: SizeProfile, rank: int, workers: int, passes: int) -> SizeProfile:
+    """The function that this rank has: its passes and reading are slower or faster."""
+    return paced(size, pace(size, rank, workers, passes))
+
+
 def slowest(size: SizeProfile, workers: int, passes: int) -> SizeProfile:
     """The function of the slowest of so many."""
     return straggling(size, speed_places(workers).index(workers - 1), workers, passes)
@@ -169,16 +184,17 @@ def slowest(size: SizeProfile, workers: int, passes: int) -> SizeProfile:
 
 def passed(times: Sequence[Affine], samples: float) -> float:
     """Seconds of a pass of so many samples through these layers."""
-    return sum(time(samples) for time in times)
+    return total(times, samples)
 
 
 def cut_backward(times: Sequence[Affine], samples: float, at: Sequence[float]) -> list[float]:
     """Seconds of a backward pass, cut where so many layers are over, from the last one on."""
     layers = [time(samples) for time in reversed(times)]
-    until = []
+    up_to = [0.0, *accumulate(layers)]
+    edges = [0.0]
     for over in at:
         whole = min(int(over), len(layers))
         rest = (over - whole) * layers[whole] if whole < len(layers) else 0.0
-        until.append(sum(layers[:whole]) + rest)
-    edges = [0.0, *until, sum(layers)]
+        edges.append(up_to[whole] + rest)
+    edges.append(up_to[-1])
     return [max(0.0, after - before) for before, after in pairwise(edges)]

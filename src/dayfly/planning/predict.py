@@ -36,7 +36,7 @@ from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.renewal import ahead_of
 from dayfly.planning.servers import check_server_memory
-from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
+from dayfly.planning.timing import Steps, moved_by, repeated, timed, times, together, volume
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.pace import Pace, end_in_order_s
 from dayfly.wire.keys import HEADER_BYTES
@@ -143,17 +143,17 @@ def round_of(
     """A round, which is a step of bsp, and what each worker moves."""
     if c.workers > most_simulated:
         return many_step(profile, c, means, batches)
-    make = staged.ranks if c.cut else data_parallel.ranks
-    once = make(profile, c, means, batches)
+    if c.cut:
+        once = staged.ranks(profile, c, means, batches[0])
+    else:
+        once = data_parallel.ranks(profile, c, means, batches)
     moved = [moved_by(rank, means) for rank in once[: c.workers]]
     if c.protocol.averages:
         return timed(once, 1, lambda number: number > 0, means.shared), moved
-    operations = sum(len(stream.plan.schedule) for rank in once for stream in rank.streams)
-    count = steps_gone_through(operations)
-    several = once if count == 1 else make(profile, c, means, batches * count)
-    each = len(once[0].streams)
-    ends = timed(several, count, lambda at: at == each - 1, means.shared)
-    return ends, moved
+    operations = sum(len(stream.plan.numbers) for rank in once for stream in rank.streams)
+    count, each = steps_gone_through(operations), len(once[0].streams)
+    several = repeated(once, count)
+    return timed(several, count, lambda at: at == each - 1, means.shared), moved
 
 
 def validation_of(

@@ -73,6 +73,10 @@ class LayerBytes:
     tensors: tuple[Count, ...] = ()
     moving: int | None = None
 
+    def __hash__(self) -> int:
+        """Of what tells layers apart: caches ask for it often, and all of it takes long."""
+        return hash((self.name, self.parameters, self.output))
+
     def check_read(self) -> None:
         """Raises ValueError if more is trained than there is."""
         if self.trained > self.parameters:
@@ -168,6 +172,11 @@ class SizeProfile:
     rates: Rates | None = None
     passes: tuple[Pass, ...] = ()
     conditions: Conditions | None = None
+
+    def __hash__(self) -> int:
+        """Of what tells sizes apart: caches ask for it often, and all of it takes long."""
+        rate = self.up.peak_bytes_per_s.value
+        return hash((self.memory_mib, self.cpu_cores, self.gpu_share, self.forward[:1], rate))
 
     @property
     def speed(self) -> float:

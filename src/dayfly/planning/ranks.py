@@ -11,7 +11,7 @@ Many functions share the way to a store:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import TypedDict
@@ -186,11 +186,6 @@ def chain(length: int) -> CompiledSchedule:
             )
         )
     )
-
-
-def taking(seconds: Sequence[float]) -> Callable[[Work], float]:
-    """What the operations of a `chain` take."""
-    return lambda work: seconds[work.micro_batch]
 
 
 def processor(size: SizeProfile, rank: int) -> SharedProcessor:

@@ -12,14 +12,13 @@ See `runs.protocols`: pipeline.py, staged_validation.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dayfly.batches import BLOCK_NUMBERS, MicroBatch, micro_batches, validation_rounds
 from dayfly.planning.configuration import (
     Configuration,
-    Flat,
     elements,
     flat,
     stage_layers,
@@ -27,7 +26,7 @@ from dayfly.planning.configuration import (
     stage_size,
 )
 from dayfly.planning.data_parallel import adding_s
-from dayfly.planning.function_times import cut_backward, passed, straggling
+from dayfly.planning.function_times import cut_backward, pace, paced, passed
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import (
     ChannelModel,
@@ -35,7 +34,6 @@ from dayfly.planning.ranks import (
     alone_or_side_by_side,
     chain,
     limited,
-    taking,
 )
 from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.leaves import leaves_of
@@ -55,21 +53,12 @@ TAIL, TAIL_BYTES = 3, 8
 _PIECE = "backward, in part"
 
 
-def ranks(
-    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
-) -> list[Rank]:
-    """All workers, taking steps of these batches one after another."""
-    layout = Layout(c.stages, c.replicas)
-    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
-    made = []
-    for number in range(c.workers):
-        stage_rank = layout.stage_rank(number)
-        stage = _Stage(profile, c, means, stage_rank, sizes)
-        streams: list[Stream] = []
-        for step, batch in enumerate(batches):
-            streams += stage.step(step, batch, len(streams))
-        made.append(limited(stage.size, means, number, streams))
-    return made
+def ranks(profile: Profile, c: Configuration, means: ChannelModel, batch: int) -> list[Rank]:
+    """All workers, taking a step of this batch."""
+    return [
+        limited(stage.size, means, number, stage.step(replica, batch))
+        for number, (stage, replica) in enumerate(_workers(profile, c, means))
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +78,7 @@ class ValidationRound:
 
 def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[ValidationRound]:
     """Returns each kind of round of all workers' validation."""
-    layout = Layout(c.stages, c.replicas)
-    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+    workers = _workers(profile, c, means)
     kinds: dict[tuple[tuple[int, ...], ...], int] = {}
     for rounds in validation_rounds(
         profile.validation_samples, c.replicas, c.micro_batches, c.batch_size
@@ -99,13 +87,12 @@ def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[
         kinds[kind] = kinds.get(kind, 0) + 1
     found = []
     for kind, count in kinds.items():
-        made = []
-        for number in range(c.workers):
-            stage_rank = layout.stage_rank(number)
-            stage = _Stage(profile, c, means, stage_rank, sizes)
-            made.append(limited(stage.size, means, number, stage.validating(kind)))
+        made = [
+            limited(stage.size, means, number, stage.validating(replica, kind))
+            for number, (stage, replica) in enumerate(workers)
+        ]
         # Where passes vary, each worker has a pace of its own.
-        varied = any(size.jitter for size in sizes)
+        varied = any(stage.size.jitter for stage, _ in workers)
         alike = tuple(range(c.replicas)) if varied else tuple(map(kind.index, kind))
         found.append(ValidationRound(ranks=made, count=count, alike=alike))
     return found
@@ -134,7 +121,7 @@ def joining(of: ValidationRound, shared: Shared) -> Sequence[Rank]:
     made = []
     for number, rank in enumerate(of.ranks):
         stage, replica = divmod(number, replicas)
-        wait = Stream(plan=chain(1), work_s=taking([ready_s[of.alike[replica]][stage]]))
+        wait = Stream(plan=chain(1), works_s=[ready_s[of.alike[replica]][stage]])
         streams = [wait, *rank.streams[1:]]
         made.append(replace(rank, streams=streams, processor=SharedProcessor()))
     return made
@@ -147,107 +134,132 @@ def _carries_only(rank: Rank) -> bool:
     return not (works or rank.reduce_s_per_byte or rank.processor.stands_still)
 
 
+def _workers(profile: Profile, c: Configuration, means: ChannelModel) -> list[tuple[_Stage, int]]:
+    """Returns the stage and the replica of each rank; replicas of one pace share their stage."""
+    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+    chunk_bytes = means.message_bytes(sizes)
+    found = []
+    for stage, size in enumerate(sizes):
+        of_pace: dict[float, _Stage] = {}
+        for replica in range(c.replicas):
+            rank = stage * c.replicas + replica
+            times = pace(size, rank, c.workers, c.micro_batches)
+            if times not in of_pace:
+                of_pace[times] = _Stage(profile, c, means, stage, paced(size, times), chunk_bytes)
+            found.append((of_pace[times], replica))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """The passes of a worker.
+
+    Attributes:
+        plan: their schedule.
+        pieces: operations after which each early bucket is complete.
+        forward: the last forward pass; None: there is none.
+        works_s: CPU seconds of each pass, or piece of one.
+    """
+
+    plan: CompiledSchedule
+    pieces: tuple[int, ...]
+    forward: int | None
+    works_s: tuple[float, ...]
+
+
 class _Stage:
-    """What one worker does."""
+    """What the workers of one stage do that are as fast as each other.
+
+    Args:
+        stage: its number.
+        size: of the workers' functions.
+        chunk_bytes: least bytes of a message between stages.
+    """
 
     def __init__(
         self,
         profile: Profile,
         c: Configuration,
         means: ChannelModel,
-        stage_rank: StageRank,
-        sizes: Sequence[SizeProfile],
+        stage: int,
+        size: SizeProfile,
+        chunk_bytes: int,
     ) -> None:
         self._profile = profile
         self._c = c
         self._means = means
-        self._stage_rank = stage_rank
+        self._stage = stage
         self._layout = Layout(c.stages, c.replicas)
-        self._rank = self._layout.rank(stage_rank.stage, stage_rank.replica)
-        self.size = size = straggling(
-            sizes[stage_rank.stage], self._rank, c.workers, c.micro_batches
-        )
-        self._chunk_bytes = means.message_bytes(list(sizes))
-        mine = stage_range(profile, c, stage_rank.stage)
-        self._layers = stage_layers(profile, c, stage_rank.stage)
+        self.size = size
+        self._chunk_bytes = chunk_bytes
+        mine = stage_range(profile, c, stage)
+        self._layers = stage_layers(profile, c, stage)
         self._forward = size.forward[mine.start : mine.stop]
         self._backward = size.backward[mine.start : mine.stop]
-        self._last = stage_rank.stage == c.stages - 1
+        self._last = stage == c.stages - 1
         self._flat = flat(self._layers, tail=0)
+        self._tensors = sum(len(elements(layer)) for layer in profile.layers)
+        # What a step takes beside passes is the flat buffer's: it goes by its parameters.
+        part = sum(len(elements(layer)) for layer in self._layers) / max(1, self._tensors)
+        beside_s = size.step_s.value * (part if self._tensors else 1.0)
+        trained_bytes = sum(layer.trained for layer in self._layers)
+        self._ending_s = (size.apply(trained_bytes) + beside_s) * size.speed
+        #: By micro-batches, seconds in which leaves are added, and whether it learns.
+        self._found: dict[tuple[tuple[MicroBatch, ...], float, bool], _Passes] = {}
 
-    def step(self, step: int, batch: int, first: int) -> list[Stream]:
-        """Streams of a step.
-
-        Args:
-            first: the number of the first of them.
-        """
-        c, size, flat_ = self._c, self.size, self._flat
-        micros = micro_batches(
-            batch, self._stage_rank.replica, c.replicas, c.micro_batches, c.virtual_workers
-        )
-        before = ((first - 1, None),) if first else ()
-        plan, pieces = self._passes(c.schedule, tuple(micros), flat_, learns=True)
-        seconds = self._seconds(micros, flat_)
-        streams = [self._passage(plan, ("pipe", step, self._stage_rank.replica), before, seconds)]
-        tail_after: tuple[tuple[int, int | None], ...] = before
-        if self._last and micros:
-            # Of the last micro-batch, as its loss is known.
-            tail_after = ((first, _at(plan, Work(FORWARD, micros[-1].number))),)
-        streams.append(self._of_all("tail", step, TAIL, tail_after))
-        early = len(pieces)
-        for number, length in enumerate(flat_.buckets if c.replicas > 1 else ()):
-            gate = pieces[number] if number < early else None
+    def step(self, replica: int, batch: int) -> list[Stream]:
+        """Returns the streams of a step of one replica."""
+        c, size = self._c, self.size
+        micros = micro_batches(batch, replica, c.replicas, c.micro_batches, c.virtual_workers)
+        adding = adding_s(size, c, leaves_of(replica, c.replicas, c.leaves), self._flat)
+        passes = self._passes(micros, adding, learns=True)
+        streams = [self._passage(passes, "pipe", replica)]
+        # Of the last micro-batch, as its loss is known.
+        known = ((0, passes.forward),) if self._last and micros else ()
+        streams.append(self._of_all("tail", replica, TAIL, known))
+        early = len(passes.pieces)
+        for number, length in enumerate(self._flat.buckets if c.replicas > 1 else ()):
             streams.append(
                 all_reduce(
                     c.collective,
                     c.aggregators,
-                    self._stage_rank.replica,
+                    replica,
                     c.replicas,
                     length,
                     self._means,
-                    name=("grad", self._stage_rank.stage, step, number),
-                    after=((first, gate),),
+                    name=("grad", self._stage, number),
+                    after=((0, passes.pieces[number] if number < early else None),),
                     pool="buckets",
                     group=True,
                     begin_s=size.sum_cpu_s,
                     virtual_workers=c.virtual_workers,
                 )
             )
-        after = tuple((n, None) for n in range(first, first + len(streams)))
+        after = tuple((number, None) for number in range(len(streams)))
         if c.clips:
-            every = sum(len(elements(layer)) for layer in self._profile.layers)
-            streams.append(self._of_all("norm", step, 2 * every, after))
-            after = ((first + len(streams) - 1, None),)
-        trained_bytes = sum(layer.trained for layer in self._layers)
-        # What a step takes beside passes is the flat buffer's: it goes by its parameters.
-        every = sum(len(elements(layer)) for layer in self._profile.layers)
-        mine = sum(len(elements(layer)) for layer in self._layers)
-        beside_s = size.step_s.value * (mine / every if every else 1.0)
-        ending = (size.apply(trained_bytes) + beside_s) * size.speed
-        streams.append(Stream(plan=chain(1), after=after, work_s=taking([ending])))
+            streams.append(self._of_all("norm", replica, 2 * self._tensors, after))
+            after = ((len(streams) - 1, None),)
+        streams.append(Stream(plan=chain(1), after=after, works_s=[self._ending_s]))
         return streams
 
-    def validating(self, sizes: Sequence[Sequence[int]]) -> list[Stream]:
+    def validating(self, replica: int, sizes: Sequence[Sequence[int]]) -> list[Stream]:
         """Streams of a round of validation, of blocks of so many samples for each replica."""
-        mine = sizes[self._stage_rank.replica]
-        micros = tuple(MicroBatch(number, some) for number, some in enumerate(mine))
-        plan, _ = self._passes(None, micros, self._flat, learns=False)
-        name = "eval", self._stage_rank.replica
-        passage = self._passage(plan, name, (), self._seconds(micros, None))
+        micros = tuple(MicroBatch(number, some) for number, some in enumerate(sizes[replica]))
+        passage = self._passage(self._passes(micros, 0.0, learns=False), "eval", replica)
         numbers = BLOCK_NUMBERS * sum(map(len, sizes))
-        return [passage, self._of_all("val", 0, numbers, ((0, None),))]
+        return [passage, self._of_all("val", replica, numbers, ((0, None),))]
 
     def _of_all(
-        self, name: str, step: int, length: int, after: tuple[tuple[int, int | None], ...]
+        self, name: str, replica: int, length: int, after: tuple[tuple[int, int | None], ...]
     ) -> Stream:
         """A small sum over all ranks, at one aggregator, by a thread of its own."""
         return all_reduce(
             *SMALL_SUM,
-            self._rank,
+            self._layout.rank(self._stage, replica),
             self._layout.world_size,
             length,
             self._means,
-            name=(name, step),
+            name=name,
             after=after,
             pool="all",
             itemsize=TAIL_BYTES,
@@ -260,30 +272,42 @@ class _Stage:
         measured = self.size.stage_message_cpu_s
         return self.size.sum_cpu_s / _MESSAGES if measured is None else measured
 
-    def _passage(
-        self,
-        plan: CompiledSchedule,
-        name: object,
-        after: tuple[tuple[int, int | None], ...],
-        seconds: Mapping[Work, float],
-    ) -> Stream:
+    def _passage(self, passes: _Passes, name: str, replica: int) -> Stream:
+        """The passes of a replica, whose messages have a name of their own."""
         return Stream(
-            plan=plan,
-            name=name,
-            member=self._rank,
+            plan=passes.plan,
+            name=(name, replica),
+            member=self._layout.rank(self._stage, replica),
             members=self._layout.world_size,
             itemsize=1,
-            after=after,
             message_s=self._message_s,
-            work_s=lambda work: seconds.get(work, 0.0),
-            **alone_or_side_by_side(self._means, plan, 1),
+            works_s=passes.works_s,
+            **alone_or_side_by_side(self._means, passes.plan, 1),
         )
 
-    def _passes(
-        self, order: str | None, micros: tuple[MicroBatch, ...], flat_: Flat, *, learns: bool
+    def _passes(self, micros: tuple[MicroBatch, ...], adding: float, *, learns: bool) -> _Passes:
+        """Returns the passes of these micro-batches, which are made once for all replicas.
+
+        Args:
+            micros: of a replica.
+            adding: CPU seconds in which it adds its leaves.
+            learns: whether there are backward passes.
+        """
+        key = micros, adding, learns
+        if key not in self._found:
+            plan, pieces = self._plan(micros, learns=learns)
+            works = [op.work for op in plan.schedule if op.work is not None]
+            forward = plan.works[works.index(Work(FORWARD, micros[-1].number))] if micros else None
+            seconds = self._seconds(micros, adding, learns=learns)
+            works_s = tuple(seconds.get(work, 0.0) for work in works)
+            self._found[key] = _Passes(plan, pieces, forward, works_s)
+        return self._found[key]
+
+    def _plan(
+        self, micros: tuple[MicroBatch, ...], *, learns: bool
     ) -> tuple[CompiledSchedule, tuple[int, ...]]:
         """Returns the schedule, and the operations after which each early bucket is complete."""
-        layers, cut, stage = self._profile.layers, self._c.cut, self._stage_rank.stage
+        c, layers, cut, stage = self._c, self._profile.layers, self._c.cut, self._stage
 
         def boundary(at: int, micro: MicroBatch) -> StageBoundary:
             back = round(layers[at].gradient * micro.samples) if learns else 0
@@ -294,26 +318,26 @@ class _Stage:
         before = tuple(boundary(cut[stage - 1], one) for one in micros) if stage else ()
         behind = () if self._last else tuple(boundary(cut[stage], one) for one in micros)
         numbers = tuple(one.number for one in micros)
-        early = len(flat_.whole_after) if learns and self._c.replicas > 1 and micros else 0
+        early = len(self._flat.whole_after) if learns and c.replicas > 1 and micros else 0
+        order = c.schedule if learns else None
         return _passage_plan(
-            self._c.stages, stage, order, numbers, before, behind, self._chunk_bytes, early
+            c.stages, stage, order, numbers, before, behind, self._chunk_bytes, early
         )
 
-    def _seconds(self, micros: Sequence[MicroBatch], flat_: Flat | None) -> dict[Work, float]:
+    def _seconds(
+        self, micros: Sequence[MicroBatch], adding: float, *, learns: bool
+    ) -> dict[Work, float]:
         """CPU seconds of each pass; of the last backward one, of its pieces."""
-        c, size, speed, found = self._c, self.size, self.size.speed, {}
-        keeping_s = 0.0
-        if flat_ is not None and micros:
-            leaves = leaves_of(self._stage_rank.replica, c.replicas, c.leaves)
-            keeping_s = adding_s(size, c, leaves, flat_) / len(micros)
+        size, speed, found = self.size, self.size.speed, {}
+        keeping_s = adding / len(micros) if micros else 0.0
         for one in micros:
-            reading = size.data(one.samples) if not self._stage_rank.stage else 0.0
+            reading = size.data(one.samples) if not self._stage else 0.0
             forward = reading + passed(self._forward, one.samples)
             backward = passed(self._backward, one.samples)
             found[Work(FORWARD, one.number)] = speed * forward + size.pass_cpu_s
             found[Work(BACKWARD, one.number)] = speed * backward + size.pass_cpu_s + keeping_s
-        if flat_ is not None and micros and self._c.replicas > 1:
-            cuts = cut_backward(self._backward, micros[-1].samples, flat_.whole_after)
+        if learns and micros and self._c.replicas > 1:
+            cuts = cut_backward(self._backward, micros[-1].samples, self._flat.whole_after)
             for number, piece in enumerate(cuts[:-1]):
                 found[Work(_PIECE, number)] = speed * piece
             ending_s = speed * cuts[-1] + size.pass_cpu_s + keeping_s
@@ -368,7 +392,3 @@ def _in_pieces(
 
     ops = (*schedule.ops[:at], *pieces, rest, *map(moved, schedule.ops[at + 1 :]))
     return CompiledSchedule(Schedule(ops)), tuple(range(at, at + early))
-
-
-def _at(plan: CompiledSchedule, work: Work) -> int:
-    return next(number for number, op in enumerate(plan.schedule) if op.work == work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -64,14 +64,14 @@ def times(moved: StoreTraffic, count: int) -> StoreTraffic:
 
 def together(several: Iterable[StoreTraffic]) -> StoreTraffic:
     """The sum."""
-    found = list(several)
-    return StoreTraffic(
-        puts=sum(one.puts for one in found),
-        gets=sum(one.gets for one in found),
-        requests=sum(one.requests for one in found),
-        bytes_up=sum(one.bytes_up for one in found),
-        bytes_down=sum(one.bytes_down for one in found),
-    )
+    puts = gets = requests = up = down = 0
+    for one in several:
+        puts += one.puts
+        gets += one.gets
+        requests += one.requests
+        up += one.bytes_up
+        down += one.bytes_down
+    return StoreTraffic(puts=puts, gets=gets, requests=requests, bytes_up=up, bytes_down=down)
 
 
 def volume(several: Iterable[StoreTraffic], parts: int = 1) -> Volume:
@@ -113,6 +113,33 @@ class Steps:
 
     step_s: float
     breakdown: Mapping[str, float]
+
+
+def repeated(ranks: Sequence[Rank], count: int) -> Sequence[Rank]:
+    """Returns ranks that take a step so many times, one after another.
+
+    A stream that waits for nothing in its step waits for the last one of the step before. A store
+    serves what comes, so its streams wait for nothing.
+
+    Args:
+        ranks: whose streams are one step, of which the last ends it.
+        count: steps.
+    """
+    if count == 1:
+        return ranks
+    return [replace(rank, streams=_steps(rank, count)) for rank in ranks]
+
+
+def _steps(rank: Rank, count: int) -> list[Stream]:
+    each, found = len(rank.streams), []
+    for step in range(count):
+        first = step * each
+        before = ((first - 1, None),) if step and not rank.is_store else ()
+        for one in rank.streams:
+            name = None if one.name is None else (step, one.name)
+            after = tuple((first + other, position) for other, position in one.after)
+            found.append(replace(one, name=name, after=after or before))
+    return found
 
 
 def timed(

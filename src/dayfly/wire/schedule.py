@@ -235,6 +235,8 @@ class CompiledSchedule:
             (n for n, op in zip(self.lengths, ops, strict=True) if op.name is not None),
             default=0,
         )
+        #: Operations that do work: COMPUTE.
+        self.works = tuple([at for at, op in enumerate(ops) if op.work is not None])
         self.waits_for = tuple([len(op.after) for op in ops])
         self.sums = {
             name: at

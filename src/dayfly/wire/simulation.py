@@ -193,13 +193,12 @@ class _Run:
                 self._waiting[key].append((one.number, position))
         else:
             one.start[position] = self._now
-            self._job(one, position, self._cpu_s(one, op))
+            self._job(one, position, self._cpu_s(one, position))
 
-    def _cpu_s(self, one: Live, op: Op) -> float:
-        if op.work is not None and one.stream.work_s is not None:
-            return one.stream.work_s(op.work)
+    def _cpu_s(self, one: Live, position: int) -> float:
+        op = one.ops[position]
         if op.kind is not Kind.REDUCE:
-            return 0.0
+            return one.works_s.get(position, 0.0)
         rank = one.has
         terms = min(2, len(op.terms)) if rank.early else len(op.terms)
         size = (op.span.stop - op.span.start) * one.stream.itemsize

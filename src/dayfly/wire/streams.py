@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dayfly.elementwise import least, most
 from dayfly.wire.processor import SharedProcessor
-from dayfly.wire.schedule import CompiledSchedule, Lane, Work
+from dayfly.wire.schedule import CompiledSchedule, Lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,10 @@ class Stream:
         alone: one operation at a time, in the order of the list.
         begin_s: seconds of CPU time before the first operation, once it is the stream's turn.
         message_s: the same of each message, beside what its direction says.
-        work_s: the same of a COMPUTE; None: nothing.
+        works_s: the same of each COMPUTE, in the order of the plan; none: they take nothing.
+
+    Raises:
+        ValueError: there are more or fewer of them than the plan has.
     """
 
     plan: CompiledSchedule
@@ -66,7 +69,11 @@ class Stream:
     alone: bool = False
     begin_s: float = 0.0
     message_s: float = 0.0
-    work_s: Callable[[Work], float] | None = None
+    works_s: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.works_s) not in (0, len(self.plan.works)):
+            raise ValueError(f"{len(self.works_s)} times for {len(self.plan.works)} passes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +223,7 @@ class Live:
 
     __slots__ = (
         "begun", "done", "free", "gates", "has", "lane", "left", "nbytes", "number", "opens",
-        "ops", "parts", "rank", "rows", "start", "stream", "unmet",
+        "ops", "parts", "rank", "rows", "start", "stream", "unmet", "works_s",
     )  # fmt: skip
 
     def __init__(self, rank: int, number: int, stream: Stream, has: Rank) -> None:
@@ -234,6 +241,8 @@ class Live:
         self.lane = plan.numbers
         self.ops = plan.schedule.ops
         self.unmet = list(plan.waits_for)
+        #: CPU seconds of operations that do work, by position.
+        self.works_s = dict(zip(plan.works, stream.works_s, strict=False))
         self.start, self.free, self.done = ([math.nan] * len(self.ops) for _ in range(3))
         self.parts: dict[int, int] = {}  # of a download, what is not over
         self.left = len(self.ops)

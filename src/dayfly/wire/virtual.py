@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
 from dayfly.wire.simulation import run
@@ -76,7 +75,7 @@ def simulate(
                     members=len(schedules),
                     itemsize=itemsize,
                     in_flight=its.in_flight,
-                    work_s=None if work_s is None else partial(work_s, number),
+                    works_s=_works_s(schedule, number, work_s),
                 )
             ],
             up=_way(its, its.up_bytes_per_s),
@@ -90,6 +89,14 @@ def simulate(
         tuple(map(Timed, schedule, times.start_s, times.free_s, times.done_s))
         for schedule, (times,) in zip(schedules, run(ranks), strict=True)
     )
+
+
+def _works_s(
+    schedule: Schedule, rank: int, work_s: Callable[[int, Work], float] | None
+) -> list[float]:
+    if work_s is None:
+        return []
+    return [work_s(rank, op.work) for op in schedule if op.work is not None]
 
 
 def finish_s(times: Sequence[Sequence[Timed]]) -> float:

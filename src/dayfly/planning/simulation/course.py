@@ -340,6 +340,7 @@ class _Builder:
             link=links[stage],
             travelling_bytes=nbytes,
             groups=c.stages,
+            first=stage * self._members,
         )
         how = collective(c.collective, c.aggregators, self._members, c.virtual_workers)
         return cost_of(c.collective, how, asked).phases

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.loop.records import DOWN, MESSAGE, NONE, OP, POOL, RECORDS, UP, State
-from dayfly.wire.schedule import CompiledSchedule, Kind, Work
+from dayfly.wire.schedule import CompiledSchedule, Kind
 from dayfly.wire.streams import Moments, Rank, Shared, Stream
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,6 @@ class _Plan:
     sizes: Ints
     later: Ints
     later_count: Ints
-    works: Sequence[tuple[int, Work]]
 
     @classmethod
     def of(cls, plan: CompiledSchedule) -> Self:
@@ -85,7 +84,6 @@ class _Plan:
             sizes=np.bincount(lane, minlength=3),
             later=np.array(list(chain.from_iterable(plan.dependents)), dtype=np.int64),
             later_count=np.array(list(map(len, plan.dependents)), dtype=np.int64),
-            works=[(at, op.work) for at, op in enumerate(ops) if op.work is not None],
         )
 
 
@@ -201,9 +199,8 @@ def _sizes(
         if stream.travelling is not None:
             part = slice(first[number], first[number] + len(plans[number].length))
             nbytes[part] = list(map(stream.travelling, stream.plan.lengths))
-        if stream.work_s is not None:
-            for at, work in plans[number].works:
-                work_s[first[number] + at] = stream.work_s(work)
+        if stream.works_s:
+            work_s[first[number] + np.array(stream.plan.works)] = stream.works_s
     ways = [way for rank in ranks for way in (rank.up, rank.down)]
     way = np.minimum(2 * mine + lane, len(ways) - 1)
     carries = lane <= DOWN
