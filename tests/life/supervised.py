@@ -50,10 +50,10 @@ def says(rank: int, *records: Mapping[str, Any], attempt: int = 0) -> Happening:
     return lambda run: run.channel.report(rank, attempt, records)
 
 
-def part(step: int, *names: str, then: str | None = None) -> dict[str, Any]:
-    """A record: a worker wrote its part of a checkpoint."""
+def part(step: int, *names: str, then: str | None = None, **more: Any) -> dict[str, Any]:
+    """A record: a worker wrote its part of a checkpoint. more: fields of it."""
     parts = [asdict(part_of(step, name)) for name in names or ("part",)]
-    return {"kind": "part", "step": step, "parts": parts, "then": then}
+    return {"kind": "part", "step": step, "parts": parts, "then": then, **more}
 
 
 def part_of(step: int, name: str) -> CheckpointPart:

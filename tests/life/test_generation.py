@@ -11,17 +11,12 @@ import pytest
 from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life.actions import Action, AskToStop, Commit, EndAll, Pass, Start, Tell, Trim
 from dayfly.life.deaths import Deaths, Restart
-from dayfly.life.ends import GenerationEnd
-from dayfly.life.generation import (
-    LEAVE_S,
-    STOP_GRACE_S,
-    Generation,
-    status_after,
-)
+from dayfly.life.ends import GenerationEnd, status_after
+from dayfly.life.generation import LEAVE_S, STOP_GRACE_S, Generation
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import Report
 from dayfly.life.restarts import Restarts
-from dayfly.life.worker_state import Beginnings, Past, WorkerState
+from dayfly.life.worker_state import Past, States, WorkerState
 from dayfly.specs.functions import FunctionSpec
 from dayfly.specs.generations import GenerationPlan, RankPlan
 from tests.life.ends import end
@@ -387,16 +382,56 @@ def test_what_a_first_start_takes_counts_until_another_one_is_seen() -> None:
     assert generation.renewal_due(7.9)
 
 
-def test_replicas_of_a_stage_begin_with_equal_states() -> None:
-    began = Beginnings()
-    assert began.add(0, 0, {"step": 4, "digest": "a"}) is None
-    assert began.add(1, 1, {"step": 4, "digest": "b"}) is None, "another stage"
-    assert began.add(2, 0, {"step": 8, "digest": "c"}) is None, "from another checkpoint"
-    assert began.add(3, 0, {"step": 9}) is None, "within a round"
-    assert began.ranks == {0, 1, 2, 3}
-    wrong = began.add(4, 0, {"step": 4, "digest": "d"})
-    assert wrong is not None
-    assert wrong.startswith("worker 4 has another state before step 4 than worker 0")
+def test_replicas_of_a_stage_have_equal_states_before_a_step() -> None:
+    states = States()
+    assert states.note("worker 0 computed", {"step": 4, "digest": "a"}) is None
+    assert states.note("worker 1 loaded", {"step": 4, "digest": "a", "holds": ""}) is None
+    other_stage = {"step": 4, "digest": "b", "holds": "stage 1 of cut 3"}
+    assert states.note("worker 2 loaded", other_stage) is None
+    assert states.note("worker 3 loaded", {"step": 8, "digest": "c"}) is None, "another step"
+    assert states.note("worker 4 loaded", {"step": 4}) is None, "within a round"
+    for digest, holds, words in (
+        ("d", "", "another state before step 4 than worker 0 computed (digests d and a): "),
+        ("a", "stage 1 of cut 3", "another state of stage 1 of cut 3 before step 4 than worker 2"),
+    ):
+        wrong = states.note("worker 1 loaded", {"step": 4, "digest": digest, "holds": holds})
+        assert wrong is not None
+        assert wrong.startswith(f"worker 1 loaded {words}")
+    states.keep(8)
+    assert states.note("worker 1 loaded", {"step": 4, "digest": "d"}) is None, "computed anew"
+    assert states.note("worker 1 loaded", {"step": 8, "digest": "d"}) is not None
+
+
+def test_what_a_generation_computed_is_what_the_next_one_loads() -> None:
+    generation = begun(ONE)
+    look(generation, change_asked=True)
+    for rank in range(2):
+        told(generation, rank, part(4, then="stopped", digest="a"))
+    assert generation.passes_on
+    following = Generation(_plan(1), Deaths(ONE), generation._past, waiting=True)
+    list(following.goes(replace(_plan(1), first_step=4), Deaths(ONE)))
+    told(following, 0, {"kind": "start", "step": 4, "digest": "a"})
+    assert not following.begun
+    told(following, 1, {"kind": "start", "step": 4, "digest": "b"})
+    assert not following.begun
+    assert isinstance(following.over, SureToFail)
+    assert str(following.over).startswith(
+        "worker 1 loaded another state before step 4 than worker 0 computed"
+    )
+
+
+def test_replicas_that_computed_other_states_leave_no_checkpoint_to_the_next_generation() -> None:
+    parts = [part(4, then="stopped", digest=digest) for digest in "ab"]
+    generation = begun(ONE)
+    look(generation, change_asked=True)
+    assert [told(generation, rank, one) for rank, one in enumerate(parts)] == [[], []]
+    assert isinstance(generation.over, SureToFail)
+    assert str(generation.over).startswith(
+        "worker 1 computed another state before step 4 than worker 0 computed"
+    )
+    ending = begun(ONE)  # at the end of a run nobody loads it beside them
+    told(ending, 0, parts[0])
+    assert isinstance(told(ending, 1, parts[1])[0], Commit)
 
 
 def test_functions_that_do_not_end_do_not_hold_up_the_next_generation_for_ever() -> None:

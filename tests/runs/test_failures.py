@@ -178,5 +178,6 @@ def odd(parameters: Any) -> torch.optim.Optimizer:
 
 def test_replicas_that_begin_with_other_states_fail_the_run(data: Path, tmp_path: Path) -> None:
     job = small.job(data, optimizer=odd, scheduler=None)
-    with pytest.raises(dayfly.RunFailed, match=r"has another state before step 0 than worker \d"):
+    wrong = r"loaded another state before step 0 than worker \d"
+    with pytest.raises(dayfly.RunFailed, match=wrong):
         dayfly.train(job, workers=2, run_dir=tmp_path / "run", **small.SETTINGS)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +225,48 @@ def test_successors_of_all_are_there_before_their_lifetimes_end(
     assert {one["result"]["status"] for one in ended} == {"stopped", "done"}, "nobody was late"
     assert run.result.restarts == 0
     assert small.recomputed(run.directory, 2) == set()
+
+
+class Damaging(torch.optim.Adam):
+    """Loads its state with one wrong bit in the process that removes a file first."""
+
+    there: Path
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        if "DAYFLY_SESSION" in os.environ:  # in a function
+            with suppress(FileNotFoundError):
+                self.there.unlink()
+                first = next(iter(self.state.values()))["exp_avg"]
+                first.view(torch.int32).view(-1)[0] ^= 1
+
+
+def damaging(there: Path, parameters: Any) -> torch.optim.Optimizer:
+    optimizer = Damaging(parameters, lr=0.01)
+    optimizer.there = there
+    return optimizer
+
+
+def test_a_newcomer_with_a_wrong_bit_fails_the_run_which_goes_on_from_its_checkpoint(
+    data: Path, tmp_path: Path, undisturbed: Callable[[int], dayfly.Run]
+) -> None:
+    there = tmp_path / "there"
+
+    def asks(run: str) -> str:
+        there.touch()
+        return scale(run, Changes(memory_mib=4096), _MOST_S)
+
+    asking = Asking(tmp_path, asks)
+    wrong = r"worker (\d) loaded another state before step (\d+) than worker \d computed"
+    with pytest.raises(RunFailed, match=wrong) as failed:
+        asking.train(data, job={"optimizer": partial(damaging, there)})
+    asking._thread.join()
+    assert not there.exists()
+    found = re.search(wrong, str(failed.value))
+    assert found is not None
+    assert asking.answer.startswith(f"{asking.directory} from step {found[2]} on: --memory 4096")
+    run = dayfly.resume(asking.directory, progress=False)
+    assert small.bits(run) == small.bits(undisturbed(2))
 
 
 def slow_job(data: Path) -> dayfly.Job:

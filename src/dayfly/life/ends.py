@@ -174,3 +174,15 @@ def in_words(ended: Ended) -> str:
 def in_a_line(ended: Ended) -> str:
     """The same, without what a function printed at its end."""
     return in_words(replace(ended, detail=ended.detail.partition("\n")[0]))
+
+
+def status_after(ended: Ended, last: str | None) -> str | None:
+    """The status of a worker whose function ended; None: another function has to go on.
+
+    Args:
+        last: how the run ends, if the checkpoint is committed after which all workers end. Then
+            nothing is left to be done, even for one that died: its part is in that checkpoint.
+    """
+    if ended.result is not None and not is_hand_over(ended):
+        return str(ended.result["status"])
+    return last

@@ -19,19 +19,20 @@ one, and the state goes on once one is carried out. `over` says how the generati
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from dayfly.errors import RunFailed, SureToFail, WireError
 from dayfly.life import actions
 from dayfly.life.actions import Actions
 from dayfly.life.commits import CheckpointPart, Uncommitted
 from dayfly.life.deaths import DEATHS_OF_ONE_CAUSE, PATIENCE, Restart, RestartPolicy, Verdict
-from dayfly.life.ends import GenerationEnd, by_themselves, in_a_line, is_hand_over, patience_s
+from dayfly.life.ends import GenerationEnd, by_themselves, in_a_line, patience_s, status_after
 from dayfly.life.platforms.base import Ended, Outcome
 from dayfly.life.reports import DONE, FAILED, STOPPED, Report
 from dayfly.life.silence import Silence
-from dayfly.life.worker_state import Beginnings, Past, WorkerState
+from dayfly.life.worker_state import Past, WorkerState
 from dayfly.specs.events import rank_of
 from dayfly.specs.generations import GenerationPlan
 from dayfly.specs.pace import MOST_SHARE, end_in_order_s, warm_ahead_s
@@ -76,7 +77,7 @@ class Generation:
         self.changing = False
         self._past = past
         self._workers = [WorkerState(rank) for rank in range(plan.world_size)]
-        self._began = Beginnings()
+        self._began: set[int] = set()  # ranks that have loaded their state
         self._silence = Silence(policy.heartbeat_s, past.silences)
         self._lost_warm = 0  # workers that died while they waited
         self._leave_by: float | None = None
@@ -94,6 +95,8 @@ class Generation:
         self._past.frontier = max(self._past.frontier, plan.first_step)
         self._checkpoint_step = self._trimmed_step = self._reached = plan.first_step
         self._uncommitted = Uncommitted(plan.world_size, plan.first_step)
+        if not self.waiting:  # else the one before goes on
+            self._past.states.keep(plan.first_step)
 
     @property
     def ready(self) -> bool:
@@ -108,7 +111,7 @@ class Generation:
     @property
     def begun(self) -> bool:
         """Whether all workers have loaded their state, and told so with equal digests."""
-        return self.over is None and len(self._began.ranks) == len(self._workers)
+        return self.over is None and len(self._began) == len(self._workers)
 
     @property
     def _one(self) -> bool:
@@ -185,9 +188,8 @@ class Generation:
             match record["kind"]:
                 case "start" | "warm" as kind:
                     worker.warm = worker.warm or report.attempt == worker.attempt
-                    stage = self._plan.layout[worker.rank].stage
-                    if kind == "start" and (wrong := self._began.add(worker.rank, stage, record)):
-                        self.over = SureToFail(wrong)
+                    if kind == "start" and not self._differs(worker.rank, "loaded", record):
+                        self._began.add(worker.rank)
                 case "caught up":
                     worker.caught_up = worker.caught_up or report.attempt == worker.attempt
                     self._note_reached(record["step"])
@@ -197,6 +199,8 @@ class Generation:
                     yield actions.Pass(record["step"], "step")
                 case "epoch" if report.rank == 0:
                     yield actions.Decide(record["step"], record["record"])
+                case "part" if self.changing and self._differs(worker.rank, "computed", record):
+                    return  # its checkpoint would be of two states
                 case "part":
                     step, parts = (
                         record["step"],
@@ -209,6 +213,7 @@ class Generation:
                         yield actions.Commit(step, tuple(whole))
                         self._checkpoint_step, self._last = step, record["then"]
                         self._uncommitted.committed(step)
+                        self._past.states.keep(step)
 
     def saw(
         self,
@@ -313,6 +318,13 @@ class Generation:
             world_size=len(self._workers),
         )
 
+    def _differs(self, rank: int, did: str, record: Mapping[str, Any]) -> bool:
+        """Whether a worker tells of another state than others did; the run fails then."""
+        wrong = self._past.states.note(f"worker {rank} {did}", record)
+        if wrong is not None:
+            self.over = SureToFail(wrong)
+        return wrong is not None
+
     def _note_failure(self, now: float) -> None:
         """The run fails with what a worker found out, once the others had time to end, too."""
         for one in self.ended:
@@ -385,15 +397,3 @@ class Generation:
     def _note_reached(self, step: int) -> None:
         self._reached = max(self._reached, step)
         self._past.frontier = max(self._past.frontier, step)
-
-
-def status_after(ended: Ended, last: str | None) -> str | None:
-    """The status of a worker whose function ended; None: another function has to go on.
-
-    Args:
-        last: how the run ends, if the checkpoint is committed after which all workers end. Then
-            nothing is left to be done, even for one that died: its part is in that checkpoint.
-    """
-    if ended.result is not None and not is_hand_over(ended):
-        return str(ended.result["status"])
-    return last

@@ -10,6 +10,46 @@ from typing import Any
 from dayfly.life.deaths import Count
 
 
+@dataclass(slots=True)
+class States:
+    """What workers of all generations tell of the states of their replicas: digests. Pure.
+
+        step 716   generation 3   worker 0 computed a1f0   worker 1 computed a1f0
+                   generation 4   worker 0 loaded a1f0     worker 1 loaded 77c2: another state
+
+    Replicas of a stage have equal states before a step, whether they computed it or loaded it from
+    the step's checkpoint, and whenever they did.
+    """
+
+    _told: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
+
+    def note(self, who: str, record: Mapping[str, Any]) -> str | None:
+        """Notes a worker's record; returns what is wrong with its state, or None.
+
+        Args:
+            who: the worker, and whether it `computed` or `loaded` the state.
+            record: with the `step` before which the state is, what of the model the worker `holds`
+                in words, if not all of it, and the state's `digest`; None or missing: it goes on
+                within a round, where replicas differ.
+        """
+        if (digest := record.get("digest")) is None:
+            return None
+        step, holds = record["step"], record.get("holds", "")
+        other, expected = self._told.setdefault((step, holds), (who, digest))
+        if digest == expected:
+            return None
+        of = f" of {holds}" if holds else ""
+        return (
+            f"{who} another state{of} before step {step} than {other} (digests {digest} and "
+            f"{expected}): let the job make the same model, optimizer and scheduler in every "
+            "process, and these load all that they save"
+        )
+
+    def keep(self, step: int) -> None:
+        """Forgets other steps: those before are over, and those after may be computed anew."""
+        self._told = {place: one for place, one in self._told.items() if place[0] == step}
+
+
 @dataclass(slots=True, kw_only=True)
 class Past:
     """What the generations of one supervisor share.
@@ -25,6 +65,7 @@ class Past:
             those after it. 0: there was none.
         warm_at: when the first function was warm, by the supervisor's clock in seconds.
         silences: of each rank, without a completed step between them.
+        states: that workers told of.
     """
 
     frontier: int = 0
@@ -36,6 +77,7 @@ class Past:
     later_start_s: float = 0.0
     warm_at: float = math.inf
     silences: dict[int, Count] = field(default_factory=dict)
+    states: States = field(default_factory=States)
 
     @property
     def start_s(self) -> float:
@@ -54,42 +96,6 @@ class Past:
         """Returns the number of a rank's next attempt."""
         self.attempts[rank] = self.attempts.get(rank, -1) + 1
         return self.attempts[rank]
-
-
-@dataclass(slots=True)
-class Beginnings:
-    """What workers of a generation say once they have loaded the state of a checkpoint.
-
-    Replicas of a stage have equal states, and so equal digests, whenever they loaded them.
-
-    Attributes:
-        ranks: that have loaded it.
-    """
-
-    ranks: set[int] = field(default_factory=set)
-    _digests: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
-
-    def add(self, rank: int, stage: int, record: Mapping[str, Any]) -> str | None:
-        """Notes a worker's record; returns what is wrong with its state, or None.
-
-        Args:
-            rank: the worker's.
-            stage: of the model that it has.
-            record: with the `step` of the checkpoint, and the state's `digest`; None or missing: it
-                has no peers, or goes on within a round.
-        """
-        self.ranks.add(rank)
-        if (digest := record.get("digest")) is None:
-            return None
-        step = record["step"]
-        other, expected = self._digests.setdefault((step, stage), (rank, digest))
-        if digest == expected:
-            return None
-        return (
-            f"worker {rank} has another state before step {step} than worker {other}, though both "
-            f"loaded one checkpoint (digests {digest} and {expected}): let the model load the same "
-            "weights and buffers in every process"
-        )
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from dayfly.runs.spans import Spans
 from dayfly.runs.staging import CUT
 from dayfly.runs.task import StepTask
 from dayfly.training.replica import Wishes
-from dayfly.training.state import Tensors
+from dayfly.training.state import Tensors, state_digest
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.execution import wait_patiently
 from dayfly.wire.stores.base import Store
@@ -72,7 +72,8 @@ class Keeping(Closing):
         self.trimmed_step = task.trimmed_step
         self._written_at = time.monotonic() - task.checkpoint_age_s
         self._look_at = began + task.pace.first_look_s(task.rank)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="dayfly-checkpoint")
+        # A second thread for the digest of the state, beside the upload.
+        self._writer = ThreadPoolExecutor(2, thread_name_prefix="dayfly-checkpoint")
         self._part: Future[None] | None = None
 
     def wishes(self, rounds: int, *, ahead: bool = False) -> Wishes:
@@ -141,11 +142,14 @@ class Keeping(Closing):
         self._faults.at(step, "checkpoint")
         with self._spans.during("checkpoint"):
             replica, writer = protocol.worker.replica, self._task.writer
-            tree, whole = protocol.shared_state()
+            state = protocol.shared_state()
+            digest: Future[str] | None = None
+            if then is not None and protocol.equal:  # no step follows that would change it
+                digest = self._writer.submit(state_digest, *state)
             cut = [] if (line := self._task.pipelining) is None else list(line.cut)
-            tree = {"replica": tree, CUT: cut, **more}
+            tree = {"replica": state[0], CUT: cut, **more}
             shared, mine = protocol.state()
-            whole |= {**shared, **(tensors or {})}
+            whole = {**state[1], **shared, **(tensors or {})}
             settled = replica.settled(whole) if protocol.steps_when_written else ()
             share = checkpoints.share_of(writer, whole, settled)
             own = checkpoints.share_of(Writer(), mine)
@@ -161,6 +165,8 @@ class Keeping(Closing):
                 step=step,
                 parts=[asdict(part) for part in parts],
                 then=then,
+                digest=None if digest is None else digest.result(),
+                holds=self._task.holds,
                 began=at,
                 seconds=time.monotonic() - began,
             )

@@ -153,6 +153,14 @@ class StepTask(FunctionTask):
             self.stage_rank.replica, layout.replicas, self.stage_rank.stage, layout.stages
         )
 
+    @property
+    def holds(self) -> str:
+        """Which stage of the model the worker has, in words; "" if all of it."""
+        if self.pipelining is None:
+            return ""
+        cut = ",".join(map(str, self.pipelining.cut))
+        return f"stage {self.stage_rank.stage} of cut {cut}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(StepTask):

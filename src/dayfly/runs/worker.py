@@ -210,13 +210,12 @@ class Worker:
         self._ended = task.ended
         self.kept: str | None = None
         self.error: str | None = None
-        digest = None
-        if self._protocol.equal and self._part_of.replicas > 1:
-            digest = state_digest(*self._protocol.shared_state())
+        digest = state_digest(*self._protocol.shared_state()) if self._protocol.equal else None
+        told = {"step": self.step, "digest": digest, "holds": task.holds}
         start_s = time.monotonic() - began
         # Only those of whom something was heard are asked for heartbeats.
         urgent = self._heartbeats.sent
-        self._reporter.add("start", urgent=urgent, step=self.step, seconds=start_s, digest=digest)
+        self._reporter.add("start", urgent=urgent, seconds=start_s, **told)
 
     def _wait_to_go(self, task: Task) -> Task:
         """Be warm: wait until the generation before has ended. Returns the task from then on.

@@ -142,6 +142,7 @@ class LocalSgdRounds(WholeModel):
             spans=here.spans.take(began),
             logged=[means(one) for one in self._steps.logged if one],
         )
+        self._within = None
         return granted
 
     def _step(self, first: int, step: int) -> None:
