@@ -169,6 +169,23 @@ def test_a_fenced_attempt_says_nothing_any_more_and_ends(worker: Worker) -> None
         worker.beats.check()
 
 
+def test_one_that_stood_still_asks_at_once_whether_another_attempt_follows(worker: Worker) -> None:
+    worker.clock.now += 10 * EVERY_S
+    worker.beats.round_ends()
+    worker.beats.look()
+    worker.beats.check()
+    worker.channel.tell(fenced(1, 4))
+    worker.clock.now += EVERY_S / 2
+    worker.beats.round_ends()
+    worker.beats.look()
+    worker.beats.check()
+    worker.clock.now += 1.1 * EVERY_S
+    worker.beats.round_ends()
+    worker.beats.look()
+    with pytest.raises(Fenced):
+        worker.beats.check()
+
+
 def test_a_thread_that_cannot_beat_ends_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory()
 
@@ -176,9 +193,24 @@ def test_a_thread_that_cannot_beat_ends_what_waits(monkeypatch: pytest.MonkeyPat
         raise WireError("the run's messages were removed")
 
     monkeypatch.setattr(memory, "stored", stored)
-    with Heartbeats(memory, Reporter(memory, 1, 4), 1, 4, 3, 0.01) as beats:
+    over: list[str] = []
+    with Heartbeats(memory, Reporter(memory, 1, 4), 1, 4, 3, 0.01, over=over.append) as beats:
         assert beats._thread is not None
         beats._thread.join(10.0)
         with pytest.raises(WireError, match="cannot be sent any more") as found:
             beats.check()
     assert "were removed" in str(found.value.__cause__)
+    assert len(over) == 1
+    assert "were removed" in over[0]
+
+
+def test_a_thread_that_finds_its_attempt_fenced_says_so_once_and_ends() -> None:
+    memory = Memory()
+    over: list[str] = []
+    memory.tell(asked(1, 4))
+    memory.tell(fenced(1, 4))
+    with Heartbeats(memory, Reporter(memory, 1, 4), 1, 4, 3, 0.01, over=over.append) as beats:
+        assert beats._thread is not None
+        beats._thread.join(10.0)
+        assert not beats._thread.is_alive()
+    assert over == ["it was taken for dead, and another one follows it"]

@@ -162,7 +162,7 @@ def test_a_step_that_holds_pythons_lock_passes_in_the_end(
 
 
 SCRIPT = """
-import os, torch, torch.distributed as dist
+import os, time, torch, torch.distributed as dist
 dist.init_process_group("dayfly")
 for step in range(20):
     total = torch.ones(3) * (step + dist.get_rank())
@@ -170,6 +170,8 @@ for step in range(20):
     if step == 12 and dist.get_rank() == 1 and not os.path.exists("stopped"):
         open("stopped", "w").close()
         os.kill(os.getpid(), 19)
+        time.sleep(5.0)  # it is back, and asks nothing of dayfly
+        open("back", "w").close()
 torch.save(total, "total.pt")
 """
 
@@ -178,12 +180,15 @@ torch.save(total, "total.pt")
 def test_a_rank_of_a_script_that_is_stopped_has_all_start_again(
     far: type[Far], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the generation before come back to messages that are gone."""
+    """Those of the generation before come back to messages that are gone, and end at once."""
     monkeypatch.chdir(tmp_path)
     given = {"platform": "far", "channel": f"dir://{tmp_path}/messages", "max_restarts": 0}
     ran = scripts.run(tmp_path, SCRIPT, workers=2, **given)
     assert ran.result.status == "done"
     assert ran.result.restarts == 1
     assert torch.load(tmp_path / "total.pt").tolist() == [39.0] * 3
-    assert {one.outcome for one in far.came_back} == {Outcome.RAISED}
-    assert all("were removed" in one.detail for one in far.came_back)
+    assert not (tmp_path / "back").exists(), "it wrote among the files of those who follow"
+    stopped = [one for one in far.came_back if one.invocation.function == "worker-1-0"]
+    assert [one.outcome for one in stopped] == [Outcome.EXITED]
+    log = (ran.directory / "logs" / "worker-1-0.log").read_text()
+    assert "this attempt of the script ends: " in log

@@ -3,6 +3,7 @@
     this worker waits for a peer          a heartbeat that names the peer
     it is asked (`reports.asked`)         a heartbeat
     it is fenced (`reports.fenced`)       it ends: another attempt follows it
+    it stood still, and is back           it asks at once: all may have gone on without it
 
 A thread looks at all this twice a heartbeat. It asks the channel only while the worker waits, or in
 a round that takes longer than half a heartbeat; so where rounds are short it costs nothing. A
@@ -14,9 +15,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from dayfly.closing import Closing
-from dayfly.errors import WireError
+from dayfly.errors import Forged, WaitTimeout, WireError
 from dayfly.life.reports import BEAT, Reporter, asked, fenced
 from dayfly.threads import start_thread
 from dayfly.wire.channels.base import Channel
@@ -37,6 +39,8 @@ class Heartbeats(Closing):
         rank, attempt, world_size: of the worker, and of its generation.
         every_s: between two heartbeats; None: there are none.
         begin: starts the thread; else somebody calls `look`.
+        over: called in the thread, with the reason, as soon as `check` would raise; it may end the
+            process. For work that does not ask by `check`.
 
     Attributes:
         sent: whether there are any.
@@ -53,6 +57,7 @@ class Heartbeats(Closing):
         every_s: float | None,
         *,
         begin: bool = True,
+        over: Callable[[str], None] = lambda why: None,
     ) -> None:
         self.sent = every_s is not None
         self._watched = WatchedChannel(channel)
@@ -62,9 +67,10 @@ class Heartbeats(Closing):
         self._others = frozenset(range(world_size)) - {rank}
         self._look_s = (every_s or 0.0) / 2
         self._quiet_looks = 0
-        self._round_at = time.monotonic()
+        self._looked_at = self._round_at = time.monotonic()
         self._fenced = False
         self._failure: BaseException | None = None
+        self._over = over
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         if self.sent and begin:
@@ -87,7 +93,15 @@ class Heartbeats(Closing):
             raise WireError("heartbeats cannot be sent any more") from self._failure
 
     def look(self) -> None:
-        """Sends a heartbeat if one is due, or finds that this attempt is fenced."""
+        """Sends a heartbeat if one is due, or finds that this attempt is fenced.
+
+        Raises:
+            WireError: the generation's messages were removed, or the channel fails.
+        """
+        before, self._looked_at = self._looked_at, time.monotonic()
+        if self._looked_at - before > 2 * self._look_s and self._followed():
+            self._fenced = True
+            return
         waits = self._waited_for()
         in_round_s = time.monotonic() - self._round_at
         if not waits and (in_round_s < self._look_s or not self.channel.told(self._asked)):
@@ -110,12 +124,23 @@ class Heartbeats(Closing):
         found = self._watched.waited_for(self._look_s)
         return self._others if SERVER in found else found & self._others
 
+    def _followed(self) -> bool:
+        """Whether another attempt follows this one. Unlike `told`, raises for removed messages."""
+        try:
+            self.channel.get_bytes(self._fence, 0.0)
+        except (WaitTimeout, Forged):
+            return False
+        return True
+
     def _run(self) -> None:
-        while not (self._closing.wait(self._look_s) or self._fenced):
+        while not self._closing.wait(self._look_s):
             try:
                 self.look()
-            except WireError as error:  # nobody but `check` has to say so
+            except WireError as error:
                 return self._fail(error)
+            if self._fenced:
+                return self._over("it was taken for dead, and another one follows it")
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
+        self._over(f"its heartbeats cannot be sent any more: {error}")

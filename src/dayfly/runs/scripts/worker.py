@@ -64,7 +64,7 @@ def main(payload: Json, context: Context) -> Json:
     channel = shaped_channel(channel_kind(task.channel).open(site, task.rank), way)
     traffic = _TrafficReporter(channel, task, context, began, other)
     who, beat_s = (task.rank, context.attempt, task.world_size), task.pace.heartbeat_s
-    heartbeats = Heartbeats(channel, traffic.reporter, *who, beat_s)
+    heartbeats = Heartbeats(channel, traffic.reporter, *who, beat_s, over=_end_process)
     channel = heartbeats.channel
     join(
         Endpoint(
@@ -108,6 +108,13 @@ def main(payload: Json, context: Context) -> Json:
     traffic.close()
     channel.close()
     return result
+
+
+def _end_process(why: str) -> NoReturn:
+    """Ends an attempt that is of no use any more, whatever its script does: what that writes would
+    lie among the files of the attempt that follows."""
+    print(f"dayfly: this attempt of the script ends: {why}", flush=True)
+    os._exit(1)
 
 
 def _source(task: ScriptTask) -> bytes:
