@@ -9,13 +9,32 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 
-def share(total: int, part: int, parts: int) -> range:
-    """Part number `part` of 0..total-1 cut in `parts` whose sizes differ by one at most."""
-    return range(total * part // parts, total * (part + 1) // parts)
+def share(total: int, part: int, parts: int, weights: tuple[int, ...] = ()) -> range:
+    """Part number `part` of 0..total-1 cut in `parts`, one after another.
+
+        share(10, 1, 3, (2, 1, 1))      0 1 2 3 4 | 5 6 | 7 8 9      bounds 10 * (0, 2, 3, 4) // 4
+
+    Args:
+        total: how many there are.
+        part: from 0.
+        parts: how many.
+        weights: of the parts, whose sizes are in proportion to them up to rounding; the bounds are
+            rounded, so each of the total is in one part. Empty: sizes differ by one at most.
+    """
+    if not weights:
+        return range(total * part // parts, total * (part + 1) // parts)
+    bounds = _bounds(weights)
+    return range(total * bounds[part] // bounds[-1], total * bounds[part + 1] // bounds[-1])
+
+
+@lru_cache(maxsize=64)
+def _bounds(weights: tuple[int, ...]) -> tuple[int, ...]:
+    """Where parts with these weights begin and end."""
+    return tuple(accumulate(weights, initial=0))
 
 
 class _Stretch(NamedTuple):

@@ -10,7 +10,7 @@ from benchmarks.parts.papers.formulas.collectives import all_reduce_s, k_reduce_
 
 from dayfly.errors import RequestError
 from dayfly.wire.collectives import COLLECTIVES, collective, names
-from dayfly.wire.collectives.k_reduce import k_reduce
+from dayfly.wire.collectives.k_reduce import contributing, k_reduce, reading
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
 from tests.collectives.timing import LATENCY_S, RATE, link, seconds
 
@@ -157,3 +157,29 @@ def test_a_collective_by_its_name() -> None:
 def test_wrong_requests(name: str, aggregators: int | None, words: str) -> None:
     with pytest.raises(RequestError, match=words):
         collective(name, aggregators, 4)
+
+
+def test_who_lags_behind_contributes_first_and_reads_the_sums_later() -> None:
+    """Together they are what rank 2 of 3 does with 2 aggregators.
+
+    uplink    0 part>0  1 part>1                ... a step later
+    downlink                                    0 sum 0  1 sum 1
+    """
+    assert contributing(2).schedule(2, 3, 5).ops == (
+        Op(PUT, Span(0, 3), part(2, 0), feeds=total(0)),
+        Op(PUT, Span(3, 5), part(2, 1), feeds=total(1)),
+    )
+    assert reading(2).schedule(2, 3, 5).ops == (
+        Op(GET, Span(0, 3), total(0)),
+        Op(GET, Span(3, 5), total(1)),
+    )
+    assert contributing(2).schedule(2, 3, 5, {total(0)}).ops == (
+        Op(PUT, Span(3, 5), part(2, 1), feeds=total(1)),
+    )
+    assert not contributing(2).schedule(2, 3, 5, {total(0), total(1)}).reads_buffer
+
+
+def test_an_aggregator_never_lags_behind() -> None:
+    for made in (contributing(2), reading(2)):
+        with pytest.raises(ValueError, match="rank 1 is one of 2 aggregators"):
+            made.schedule(1, 3, 5)

@@ -163,6 +163,8 @@ class _Member:
                 room=lambda: None,
                 written=lambda: None,
                 among=self.among,
+                by=lambda how: self.engine(channel, rank, self.world_size, how),
+                finite=lambda steps, own: None,
             ),
             built,
         )

@@ -112,3 +112,39 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
         for epoch in range(4)
     }
     assert len(orders) == 16
+
+
+@given(
+    total=st.integers(0, 10**6), weights=st.lists(st.integers(1, 10**4), min_size=1, max_size=50)
+)
+def test_weighted_shares_cover_the_whole_in_proportion(total: int, weights: list[int]) -> None:
+    each = tuple(weights)
+    ranges = [share(total, part, len(each), each) for part in range(len(each))]
+    assert [r.start for r in ranges[1:]] == [r.stop for r in ranges[:-1]]
+    assert (ranges[0].start, ranges[-1].stop) == (0, total)
+    for own, weight in zip(ranges, each, strict=True):
+        assert abs(len(own) - total * weight / sum(each)) < 1
+    alike = (each[0],) * len(each)
+    assert all(
+        share(total, part, len(each), alike) == share(total, part, len(each))
+        for part in range(len(each))
+    )
+
+
+@given(
+    samples=st.integers(1, 300),
+    batch=st.integers(1, 60),
+    weights=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+)
+def test_an_epoch_covers_every_sample_once_for_any_weights(
+    samples: int, batch: int, weights: list[int]
+) -> None:
+    epochs = Epochs(samples, batch, 3)
+    steps = range(epochs.steps)
+    found = [
+        number
+        for rank in range(len(weights))
+        for own in epochs.slices(steps, rank, len(weights), weights=tuple(weights))
+        for number in own
+    ]
+    assert sorted(found) == list(range(samples))

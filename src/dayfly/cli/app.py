@@ -38,7 +38,7 @@ from dayfly.cli.flags import (
 )
 from dayfly.cli.plans import plans
 from dayfly.cli.steering import steering
-from dayfly.cli.values import check_goals
+from dayfly.cli.values import check_goals, memory_of
 from dayfly.errors import RequestError
 from dayfly.life.processor import Processor
 from dayfly.runs.keywords import AUTO
@@ -156,7 +156,7 @@ def train(
     display = apart or display_for(StandardError())
 
     def action() -> Run:
-        given = function_settings(context, resumed=resume is not None)
+        given = memory_of(function_settings(context, resumed=resume is not None))
         given |= training_settings(context)
         check_goals(plan, context.params)
         if resume is not None:
@@ -220,6 +220,7 @@ def train(
 @app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
 @takes(
     *FUNCTION_FLAGS,
+    memory=Flag(int, "A function's memory, in MiB.", "not limited", setting="memory_mib"),
     log_budget=Flag(
         int,
         "Bound of the messages under way, in MiB; memory is taken as it is used.",

@@ -13,7 +13,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Stages of a cut model": ("cut", "replicas", "micro_batches", "schedule", "stage_memory"),
     "Functions": (
-        *("workers", "platform", "platform_option", "memory", "cpu", "gpu", "lifetime"),
+        *("workers", "platform", "platform_option", "memory", "cpu", "gpu", "lifetime", "shares"),
         *("virtual_workers", "cold_start", "payload", "imitate", "allow_other_cpu"),
     ),
     "Messages": (

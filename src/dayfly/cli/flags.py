@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from dayfly.cli.flag_groups import GROUP_OF
-from dayfly.cli.values import numbers, seconds_of
+from dayfly.cli.values import lists_of, seconds_of
 from dayfly.errors import RequestError
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -143,7 +143,13 @@ FUNCTION_FLAGS = {
         setting="platform_options",
     ),
     "channel": Flag(str, "URL of the channel they talk through.", "files in memory"),
-    "memory": Flag(int, "A function's memory, in MiB.", "not limited", setting="memory_mib"),
+    "memory": Flag(
+        str,
+        "A function's memory, in MiB; or each worker's, with commas.",
+        "not limited",
+        metavar="MIB[,MIB,...]",
+        setting="memory_mib",
+    ),
     "lifetime": Flag(float, "A function's life, in s.", "not limited", setting="lifetime_s"),
     "cpu": Flag(
         float, "A function's CPU time a second, in cores.", "not limited", setting="cpu_cores"
@@ -222,7 +228,15 @@ FUNCTION_FLAGS = {
 }
 #: Of how a job is trained.
 TRAINING_FLAGS = {
-    "sync": Flag(str, "Protocol: bsp (synchronous) or local-sgd.", "bsp"),
+    "sync": Flag(
+        str, "Protocol: bsp (synchronous), hap (some workers lag a step) or local-sgd.", "bsp"
+    ),
+    "shares": Flag(
+        str,
+        "Each worker's share of a batch, in relation to the others.",
+        "by each one's CPU",
+        metavar="N,N,...",
+    ),
     "k": Flag(str, "Steps between two averages of local-sgd.", True, ("--k",), metavar="N|epoch"),
     "outer": Flag(
         str,
@@ -239,7 +253,7 @@ TRAINING_FLAGS = {
         "what suits the channel: overlapped over a store, scatter-reduce over "
         "files at any speed, ring over tcp://, push-pull over ps://",
     ),
-    "aggregators": Flag(int, "Workers that sum, of k-reduce.", metavar="K"),
+    "aggregators": Flag(int, "Workers that sum, of k-reduce and hap.", metavar="K"),
     "compress": Flag(
         str,
         "Let gradients travel smaller, and less exactly.",
@@ -369,11 +383,7 @@ def training_settings(context: typer.Context) -> dict[str, Any]:
         given["log"] = tuple(given["log"])
     if (k := given.get("k", "")).isdecimal():
         given["k"] = int(k)
-    if "cut" in given:
-        given["cut"] = numbers("--cut", given["cut"], "4,9")
-    if "stage_memory_mib" in given:
-        given["stage_memory_mib"] = numbers("--stage-memory", given["stage_memory_mib"], "1024,512")
-    return given
+    return given | lists_of(given)
 
 
 def given_settings(context: typer.Context, flags: Mapping[str, Flag]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dayfly.cli.flags import (
     training_settings,
 )
 from dayfly.cli.runs import runs
+from dayfly.cli.values import memory_of
 
 steering = typer.Typer()
 steering.add_typer(runs, name="runs")
@@ -33,7 +34,7 @@ _CHANGES = {
     for name in (
         *("platform", "platform_option", "imitate"),
         *("workers", "memory", "cpu", "lifetime", "uplink", "downlink", "latency", "cold_start"),
-        *("channel", "collective", "aggregators", "cut", "replicas", "stage_memory"),
+        *("channel", "collective", "aggregators", "cut", "replicas", "stage_memory", "shares"),
         *("micro_batches", "schedule", "log_budget", "checkpoint_every"),
     )
 }
@@ -71,7 +72,7 @@ def scale(
     from dayfly.runs.steering import scale as scale_run
 
     def action() -> None:
-        functions = given_settings(context, FUNCTION_FLAGS)
+        functions = memory_of(given_settings(context, FUNCTION_FLAGS))
         if "platform_options" in functions:
             functions["platform_options"] = platform_flags(functions["platform_options"])
         changes = Changes(**functions, **training_settings(context))

@@ -31,6 +31,46 @@ def numbers(flag: str, text: str, such_as: str) -> tuple[int, ...]:
         ) from None
 
 
+#: Settings that are lists of whole numbers: their flags, and examples.
+_LISTS = {
+    "cut": ("--cut", "4,9"),
+    "stage_memory_mib": ("--stage-memory", "1024,512"),
+    "shares": ("--shares", "2,1,1"),
+}
+
+
+def lists_of(given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The settings that are lists, from what was typed. Raises RequestError for what is none.
+
+    Args:
+        given: values of flags, by the names of settings.
+    """
+    return {
+        name: numbers(flag, given[name], such_as)
+        for name, (flag, such_as) in _LISTS.items()
+        if name in given
+    }
+
+
+def memory_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with `--memory` as it was meant: one size of all functions, or each worker's.
+
+    Args:
+        given: values of flags, by the names of settings.
+
+    Raises:
+        RequestError: it is no list of whole numbers.
+    """
+    if "memory_mib" not in given:
+        return dict(given)
+    sizes = numbers("--memory", given["memory_mib"], "1769 or 1769,884")
+    one = len(sizes) == 1
+    return {
+        **{name: value for name, value in given.items() if name != "memory_mib"},
+        **({"memory_mib": sizes[0]} if one else {"worker_memory_mib": sizes}),
+    }
+
+
 def seconds_of(flag: str, text: str) -> float:
     """From `90`, `90s`, `30m` or `2h`. Raises RequestError for what is none of these."""
     found = _TIME.fullmatch(text.strip())

@@ -27,10 +27,12 @@ class Lifetime:
         context: of its function.
         renewed: whether a successor is started in time, and all workers hand over to theirs at
             once.
+        later: steps between the one in which it is due and the one that all know to be the last.
     """
 
-    def __init__(self, context: Context, *, renewed: bool = False) -> None:
+    def __init__(self, context: Context, *, renewed: bool = False, later: int = 0) -> None:
         self._context = context
+        self._later = later
         self._renewed = renewed
         self._whole_s = context.remaining_s()
         self._longest_step_s = 0.0
@@ -69,7 +71,8 @@ class Lifetime:
 
     def _needed_s(self) -> float:
         """What must be left for another step and an end in order."""
-        return end_in_order_s(self._longest_step_s, self._checkpoint_s, self._whole_s)
+        steps_s = (1 + self._later) * self._longest_step_s
+        return end_in_order_s(steps_s, self._checkpoint_s, self._whole_s)
 
     def fits(self, steps: int) -> bool:
         """Whether so many more steps end in this life, even if each takes twice the longest.

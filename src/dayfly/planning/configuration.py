@@ -344,6 +344,11 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             "an outer optimizer of the job's own cannot be predicted, as no profile says what it "
             "keeps: give nesterov or momentum"
         )
+    if c.protocol.staleness:
+        raise RequestError(
+            f"sync {c.sync!r} cannot be predicted from a profile, as its workers take steps in two "
+            "roles: give bsp"
+        )
     if c.compress.startswith("powersgd") or (c.compress != "none" and c.cut):
         raise RequestError(
             f"compress {c.compress!r} {'of a cut model ' if c.cut else ''}cannot be predicted: "

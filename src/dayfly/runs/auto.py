@@ -134,6 +134,10 @@ def auto_plan(
         RequestError: settings that cannot be, or no plan is as asked for.
         RunFailed: a function that measured failed.
     """
+    if named := [name for name in ("worker_memory_mib", "shares") if given.get(name)]:
+        raise RequestError(
+            f"--plan auto chooses among workers that are alike: leave out {' and '.join(named)}"
+        )
     own = given.get("catalogue")
     known = Catalogue(None if own is None else Path(own).expanduser())
     settings = {key: given[key] for key in PROFILED if given.get(key) is not None}

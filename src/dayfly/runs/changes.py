@@ -27,6 +27,8 @@ class Changes:
         workers: functions at once.
         memory_mib: a function's memory.
         stage_memory_mib: memory of each stage's functions.
+        worker_memory_mib: memory of each worker's function; `workers` are as many.
+        shares: each worker's share of a batch; `workers` are as many.
         cpu_cores: a function's CPU time a second.
         lifetime_s: a function's life.
         uplink_mb_per_s: bandwidth to the store.
@@ -53,6 +55,8 @@ class Changes:
     workers: int | None = None
     memory_mib: int | None = None
     stage_memory_mib: tuple[int, ...] | None = None
+    worker_memory_mib: tuple[int, ...] | None = None
+    shares: tuple[int, ...] | None = None
     cpu_cores: float | None = None
     lifetime_s: float | None = None
     uplink_mb_per_s: float | None = None

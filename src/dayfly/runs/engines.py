@@ -55,6 +55,10 @@ class Engines:
         how = self._collective(len(ranks), leaves)
         return self._engine(channel, member, ranks, how)
 
+    def by(self, how: Collective) -> Engine:
+        """Returns an engine of all ranks, by another collective than the run's."""
+        return self._engine(self.channel, self.task.rank, range(self.task.world_size), how)
+
     def _collective(self, world_size: int, leaves: int | None = None) -> Collective:
         return collective(self.task.collective, self.task.aggregators, world_size, leaves)
 

@@ -40,6 +40,7 @@ from dayfly.runs.run import Run, keep_weights, write_results
 from dayfly.runs.run_context import RunContext
 from dayfly.runs.setup import Setup
 from dayfly.runs.task import Going, Task, check_task
+from dayfly.runs.unequal import shares_of
 from dayfly.specs.generations import Change, GenerationPlan
 from dayfly.training.order import Epochs
 from dayfly.wire.channels import channel_kind
@@ -195,6 +196,7 @@ class JobCoordinator(ChangingCoordinator):
         plan, settings = super()._plan_by(record, setup), record.settings
         layout = Layout(settings.stages, settings.members)
         stage_ranks = [layout.stage_rank(rank) for rank in range(plan.world_size)]
+        shares = shares_of(settings) or (1,) * plan.world_size
         return replace(
             plan,
             protocol=settings.sync,
@@ -202,8 +204,16 @@ class JobCoordinator(ChangingCoordinator):
             first_step=self._checkpoint.step,
             checkpoint=self._checkpoint.digest,
             layout=[
-                replace(one, stage=own.stage, replica=own.replica)
-                for one, own in zip(plan.layout, stage_ranks, strict=True)
+                replace(
+                    one,
+                    stage=own.stage,
+                    replica=own.replica,
+                    share=share,
+                    lags=settings.lags(rank),
+                )
+                for rank, (one, own, share) in enumerate(
+                    zip(plan.layout, stage_ranks, shares, strict=True)
+                )
             ],
         )
 
@@ -292,6 +302,8 @@ class JobCoordinator(ChangingCoordinator):
             sync=settings.sync,
             k=settings.round_steps,
             outer=settings.outer_optimizer,
+            shares=plan.shares,
+            lags=own.lags,
             collective=settings.algorithm,
             aggregators=settings.aggregators,
             compress=settings.compress,

@@ -73,6 +73,8 @@ class SettingKeywords(ProfileKeywords, total=False):
     replicas: int | None
     schedule: str
     stage_memory_mib: tuple[int, ...]
+    worker_memory_mib: tuple[int, ...]
+    shares: tuple[int, ...]
 
 
 class ChangeKeywords(TypedDict, total=False):
@@ -84,6 +86,8 @@ class ChangeKeywords(TypedDict, total=False):
     workers: int | None
     memory_mib: int | None
     stage_memory_mib: tuple[int, ...] | None
+    worker_memory_mib: tuple[int, ...] | None
+    shares: tuple[int, ...] | None
     cpu_cores: float | None
     lifetime_s: float | None
     uplink_mb_per_s: float | None

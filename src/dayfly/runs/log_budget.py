@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from dayfly.errors import RequestError, WireError
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.settings import Settings
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.wire.channels import channel_kind
@@ -61,11 +62,24 @@ class RoundBytes:
 
     @classmethod
     def of_sums(
-        cls, nbytes: int, workers: int, phases: int = 1, virtual_workers: int | None = None
+        cls,
+        nbytes: int,
+        workers: int,
+        phases: int = 1,
+        virtual_workers: int | None = None,
+        staleness: int = 0,
     ) -> Self:
-        """Of so many bytes that all workers sum: contributions pass, sums are kept."""
+        """Of so many bytes that all workers sum: contributions pass, sums are kept.
+
+        Args:
+            nbytes: of the buffer.
+            workers: that sum it.
+            phases: of a step.
+            virtual_workers: leaves of a batch; None: as many as workers.
+            staleness: steps that workers may be ahead of the sum that is made.
+        """
         terms = terms_of(workers, virtual_workers)
-        passing = -(-(workers - 1) * nbytes * sum(terms) // workers)
+        passing = -(-(workers - 1) * nbytes * sum(terms) // workers) * (1 + staleness)
         sent = nbytes * max(terms)
         return cls(sent=sent, kept=nbytes, passing=passing, summed=nbytes, phases=phases)
 
@@ -131,7 +145,7 @@ def log_rounds(
         rounds = (room.nbytes - passing) // whole
     except WireError:
         rounds = 0
-    if rounds < 1:
+    if rounds < 1 + PROTOCOLS[settings.sync].staleness:
         free = free_bytes(kind.directory(url))
         place = f"at {url}" if free is None else f"at {url} ({free / MIB:.0f} MiB free)"
         gathered = ""
@@ -148,7 +162,7 @@ def log_rounds(
     if room.messages is None:
         return rounds
     most = _most_messages(settings, kind, round_bytes)
-    return min(rounds, max(1, room.messages // most))
+    return min(rounds, max(1 + PROTOCOLS[settings.sync].staleness, room.messages // most))
 
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:
@@ -243,7 +257,8 @@ def check_gathering(
         RequestError: the function that computes the metrics has less memory than it takes for sure.
     """
     staged = settings.stage_memory_mib
-    memory_mib = staged[-1] if staged else settings.memory_mib
+    # Rank 0 computes the metrics, or the last stage of a cut model.
+    memory_mib = settings.kinds[-1 if settings.cut else 0].memory_mib
     gathered_mib = round_bytes.gathered / MIB
     # Of a cut model nobody knows here which part the last stage has.
     model_mib = 0.0 if settings.cut else round_bytes.summed / MIB

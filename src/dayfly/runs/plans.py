@@ -123,6 +123,11 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         raise RequestError(
             f"precision {settings.precision} cannot be predicted, as profiles measure fp32"
         )
+    if settings.worker_memory_mib or settings.shares:
+        raise RequestError(
+            "workers with memory or shares of their own cannot be predicted, as predictions are of "
+            "workers that are alike: leave out --shares, and give --memory one size"
+        )
     of_stages = settings.kinds
     each = {kind: resources_of(kind).spec for kind in dict.fromkeys(of_stages)}
     kinds = [each[kind] for kind in of_stages]

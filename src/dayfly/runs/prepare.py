@@ -26,6 +26,7 @@ from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
+from dayfly.runs.unequal import shares_of, slice_sizes
 from dayfly.training.arrays import Arrays, check_arrays, validation_samples
 from dayfly.training.evaluation import right_answers
 from dayfly.training.forward import Weighting, forward
@@ -157,8 +158,14 @@ def check_shares(job: Job, settings: Settings, samples: int | None = None) -> No
     if most < members:
         more = "raise batch_size" if most == size else "give more data"
         raise RequestError(f"{of} cannot be shared by {members} {who}: {more}, or lower {flag}")
+    sizes = slice_sizes(settings, most)
+    if not min(sizes):
+        raise RequestError(
+            f"{of} leaves a worker of shares {','.join(map(str, shares_of(settings)))} without any "
+            "sample: raise batch_size, or give --shares that differ less"
+        )
     pieces = settings.pieces(job.accumulate)
-    if pieces > (each := -(-most // members)):
+    if pieces > (each := max(sizes)):
         said = "--micro-batches" if settings.micro_batches else "the job's accumulate"
         share = "" if members == 1 else f", shared by {members} {who},"
         raise RequestError(
@@ -203,8 +210,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data)
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
         pieces = settings.pieces(job.accumulate)
         smallest = (
-            _smallest_piece(size, data.trained, settings.leaves, pieces)
-            for size in set(job.batch_sizes)
+            _smallest_piece(size, data.trained, settings, pieces) for size in set(job.batch_sizes)
         )
         alone = 1 in smallest
         tried = probe(job, replica, data.tried, data.unseen, alone=alone)
@@ -229,7 +235,11 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data)
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = protocol(settings.protocol).round_bytes(job, replica, rounds)
             round_bytes = RoundBytes.of_sums(
-                nbytes, settings.workers, len(job.phases), settings.virtual_workers
+                nbytes,
+                settings.workers,
+                len(job.phases),
+                settings.virtual_workers,
+                settings.protocol.staleness,
             )
     finally:
         # The model's function may give a module that is the user's own.
@@ -245,8 +255,9 @@ def _check_phases(job: Job, settings: Settings) -> None:
     """Raise RequestError for what a job with several optimizers cannot have."""
     if len(job.phases) == 1:
         return
+    described = settings.protocol
     wrong = {
-        f"--sync {settings.sync}": settings.protocol.averages,
+        f"--sync {settings.sync}": described.averages or described.staleness > 0,
         f"--compress {settings.compress}": settings.compress not in ("none", "bf16"),
         "--cut": bool(settings.cut),
     }
@@ -297,10 +308,10 @@ def _check_rates(job: Job, replicas: list[Any]) -> None:
             )
 
 
-def _smallest_piece(batch_size: int, samples: int, leaves: int, pieces: int) -> int:
+def _smallest_piece(batch_size: int, samples: int, settings: Settings, pieces: int) -> int:
     """The fewest samples, above none, that are computed at once in any step."""
     batches = {min(batch_size, samples), samples % batch_size} - {0}
-    shares = {size for batch in batches for size in _sizes(batch, leaves)}
+    shares = {size for batch in batches for size in slice_sizes(settings, batch)}
     return min(size for share in shares for size in _sizes(share, pieces))
 
 

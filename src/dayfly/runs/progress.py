@@ -113,10 +113,14 @@ class CatchUp:
     Args:
         step: the step at which it starts.
         behind: whether it may be; not if there is no log, as all workers start together then.
+        ahead: steps by which its predecessor may have been ahead of the first step that is not
+            whole in the log.
     """
 
-    def __init__(self, reporter: Reporter, step: int, *, behind: bool) -> None:
+    def __init__(self, reporter: Reporter, step: int, *, behind: bool, ahead: int = 0) -> None:
         self._reporter = reporter
+        self._ahead = ahead
+        self._missing = False  # whether a step that is not whole was seen
         self.behind = behind
         if not behind:
             self._tell(step)
@@ -125,15 +129,18 @@ class CatchUp:
         """Of all-reduces that are under way together, the sums in the log; None once it is level.
 
         The step in which any of them is not whole in the log is the one in which the predecessor
-        died.
+        died, or one of the `ahead` steps before it.
         """
         if not self.behind:
             return [None] * len(sums)
         stored = [one.engine.stored_sums(one.like_P, step, one.operation) for one in sums]
         whole = [len(one.engine.sums(one.like_P)) for one in sums]
-        if [len(some) for some in stored] != whole:
-            self.behind = False
-            self._tell(step)
+        if self._missing or [len(some) for some in stored] != whole:
+            self._missing = True
+            self._ahead -= 1
+            if self._ahead < 0:
+                self.behind = False
+                self._tell(step)
         return list(stored)
 
     def _tell(self, step: int) -> None:

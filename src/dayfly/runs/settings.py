@@ -18,6 +18,7 @@ from dayfly.runs.stage_checks import (
     check_uncut,
     workforce,
 )
+from dayfly.runs.unequal import check_kept, check_unequal, workers_of
 from dayfly.specs import outer as outers
 from dayfly.specs.outer import Outer
 from dayfly.specs.pace import SPARE_S
@@ -36,7 +37,7 @@ class Settings(FunctionSettings):
     """How a job is run: options beside those of its functions.
 
     Args:
-        sync: protocol, `bsp` or `local-sgd`.
+        sync: protocol, `bsp`, `hap` or `local-sgd`.
         k: steps between two averages of local SGD, or "epoch".
         outer: what then becomes of the replicas: `average`, or an outer optimizer's step,
             `nesterov` or `momentum`; `job` stands for the job's own. None: the job's own if it has
@@ -44,7 +45,7 @@ class Settings(FunctionSettings):
         outer_lr: the outer optimizer's learning rate; None: 0.7.
         outer_momentum: the outer optimizer's momentum; None: 0.9.
         collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
-        aggregators: workers that sum, of k-reduce.
+        aggregators: workers that sum, of k-reduce and hap.
         compress: form in which gradients travel: none, bf16, int8, int4, powersgd or powersgd:RANK.
         virtual_workers: leaves of each batch, V: weights and history have the same bits at any
             number of workers from 1 to V. None: they depend on the workers.
@@ -70,6 +71,10 @@ class Settings(FunctionSettings):
         replicas: functions of each stage.
         schedule: order of the micro-batches, `fill-drain` or `1f1b`.
         stage_memory_mib: memory of each stage's functions; empty: `memory_mib`.
+        worker_memory_mib: memory of each worker's function; empty: `memory_mib`. `workers` are as
+            many, if they are not given.
+        shares: each worker's share of a batch, in relation to the others; empty: by the CPU that
+            each one's function has.
 
     Raises:
         RequestError: options that cannot be, or do not go together.
@@ -99,6 +104,8 @@ class Settings(FunctionSettings):
     replicas: int | None = None
     schedule: str = DEFAULT_SCHEDULE
     stage_memory_mib: tuple[int, ...] = ()
+    worker_memory_mib: tuple[int, ...] = ()
+    shares: tuple[int, ...] = ()
 
     positive: ClassVar[Mapping[str, tuple[str, str]]] = {
         **FunctionSettings.positive,
@@ -106,12 +113,15 @@ class Settings(FunctionSettings):
     }
 
     def __post_init__(self) -> None:
-        for name in ("cut", "stage_memory_mib", "log"):  # lists, by way of JSON
+        lists = ("cut", "stage_memory_mib", "log", "worker_memory_mib", "shares")
+        for name in lists:  # by way of JSON
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.cut:
             self._check_cut()
         else:
             check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
+        each = {"--memory": self.worker_memory_mib, "--shares": self.shares}
+        object.__setattr__(self, "workers", workers_of(self.workers, each))
         FunctionSettings.__post_init__(self)  # super() does not know a class with slots
         PROTOCOLS.check(self.sync, "--sync")
         among("on-nan", self.on_nan, (STOP_ON_NAN, WARN_OF_NAN))
@@ -133,7 +143,16 @@ class Settings(FunctionSettings):
         )
         if refused is not None:
             raise RequestError(refused)
+        check_unequal(self)
         self._check_virtual()
+        refused = PROTOCOLS[self.sync].refuses_sums(
+            workers=self.workers,
+            aggregators=self.aggregators,
+            collective=self.collective,
+            compress=self.compress,
+        )
+        if refused is not None:
+            raise RequestError(refused)
         self._check_collective()
         stores = bool(self.reducing.sums(2, 1, 1))
         check_compression(self.compress, self.algorithm, stores=stores)
@@ -178,14 +197,24 @@ class Settings(FunctionSettings):
 
     @property
     def kinds(self) -> tuple[Self, ...]:
-        """A kind for each stage."""
-        sizes = self.stage_memory_mib or (self.memory_mib,) * self.stages
-        each = {one: replace(self, memory_mib=one, stage_memory_mib=()) for one in set(sizes)}
+        """A kind for each stage, or for each worker if these have memory of their own."""
+        own = self.worker_memory_mib or self.stage_memory_mib
+        sizes = own or (self.memory_mib,) * self.stages
+        alike: dict[str, Any] = {"stage_memory_mib": (), "worker_memory_mib": ()}
+        each = {one: replace(self, memory_mib=one, **alike) for one in set(sizes)}
         return tuple(each[size] for size in sizes)
 
     def kind_of(self, rank: int) -> int:
+        """The worker's own kind, or its stage's."""
+        return rank if self.worker_memory_mib else self.stage_of(rank)
+
+    def stage_of(self, rank: int) -> int:
         """The worker's stage."""
         return rank // self.members
+
+    def lags(self, rank: int) -> bool:
+        """Whether the worker takes each step's sum a step later than those that sum."""
+        return bool(PROTOCOLS[self.sync].staleness) and rank >= (self.aggregators or 0)
 
     @property
     def protocol(self) -> ProtocolDescription:
@@ -212,6 +241,8 @@ class Settings(FunctionSettings):
         """
         if self.collective is not None:
             return self.collective
+        if PROTOCOLS[self.sync].staleness:
+            return K_REDUCE
         kind = self._channel_kind()
         ways = (self.uplink_mb_per_s, self.downlink_mb_per_s, self.latency_ms, self.imitate)
         return default_collective(
@@ -242,9 +273,12 @@ class Settings(FunctionSettings):
         if changed.get("outer", self.outer) != self.outer:
             changed = {"outer_lr": None, "outer_momentum": None, **changed}
         if changed.get("memory_mib") is not None:
-            changed.setdefault("stage_memory_mib", ())
-        if changed.get("stage_memory_mib"):
+            changed |= {"stage_memory_mib": (), "worker_memory_mib": ()} | changed
+        if changed.get("stage_memory_mib") or changed.get("worker_memory_mib"):
             changed.setdefault("memory_mib", None)
+        if each := changed.get("worker_memory_mib") or changed.get("shares"):
+            changed.setdefault("workers", len(each))
+        check_kept(self, changed)
         # Workers are stages times replicas: whichever is given decides; else there are as many
         # replicas as before.
         if changed.get("cut") and "workers" not in changed:
@@ -321,6 +355,11 @@ class Settings(FunctionSettings):
             raise RequestError(
                 f"{other} --sync {self.sync}, whose steps sum no gradients, in which all workers "
                 "would see the same overflow: give --precision bf16"
+            )
+        if self.protocol.staleness:
+            raise RequestError(
+                f"{other} --sync {self.sync}, whose workers may scale the losses of one step "
+                "differently: give --precision bf16"
             )
         if compression(self.compress).method not in ("none", "bf16"):
             raise RequestError(

@@ -58,7 +58,9 @@ class Setup:
         Raises:
             RequestError: functions that cannot be.
         """
-        resources = tuple(resources_of(kind) for kind in settings.kinds)
+        kinds = settings.kinds
+        each = {kind: resources_of(kind) for kind in dict.fromkeys(kinds)}
+        resources = tuple(each[kind] for kind in kinds)
         known = catalogue(settings)
         priced_as = known.platform(price_list(settings))
         kind = channel_kind(channel_url)

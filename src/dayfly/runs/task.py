@@ -107,6 +107,7 @@ class StepTask(FunctionTask):
         stage_rank: in the generation's layout.
         collective: name of the all-reduce algorithm.
         aggregators: workers that sum, of k-reduce.
+        lags: whether it takes each step's sum a step later than those that sum.
         compress: how gradients are made smaller; see `training.compression.compression`.
         log_rounds: rounds whose messages the log may hold; None: any.
         replays: whether a worker that starts again finds in the log what it missed; else all go
@@ -128,6 +129,7 @@ class StepTask(FunctionTask):
     stage_rank: StageRank
     collective: str
     aggregators: int | None = None
+    lags: bool = False
     compress: str = "none"
     log_rounds: int | None
     replays: bool
@@ -172,6 +174,7 @@ class Task(StepTask):
         batches: steps from which on batches have another size than the job's, each with that size.
         sync: the protocol.
         k: steps of a round; None: an epoch.
+        shares: of each batch, one a rank, in relation to each other; empty: they are equal.
         scratch: a directory to unpack code in, removed with the functions' machine.
         decides: whether the coordinator is asked after each epoch if the run ends there.
         ended: whether it does so at the checkpoint.
@@ -196,6 +199,7 @@ class Task(StepTask):
     waits: bool = False
     renewed: bool = False
     batches: tuple[tuple[int, int], ...] = ()
+    shares: tuple[int, ...] = ()
 
     @property
     def protocol(self) -> ProtocolDescription:

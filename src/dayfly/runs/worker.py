@@ -118,7 +118,8 @@ class Worker:
         began = time.monotonic()
         self._store = store
         self._faults = faults
-        self._lifetime = Lifetime(context, renewed=task.renewed)
+        staleness = PROTOCOLS[task.sync].staleness
+        self._lifetime = Lifetime(context, renewed=task.renewed, later=staleness)
         self._reporter = Reporter(channel, task.rank, task.attempt, task.pace.report_s)
         who, beat_s = (task.rank, task.attempt, task.world_size), task.pace.heartbeat_s
         self._heartbeats = Heartbeats(channel, self._reporter, *who, beat_s)
@@ -150,7 +151,14 @@ class Worker:
         self._rounds = Rounds(self._epochs, task.k)
         part, leaves, decoders = self._part_of, task.virtual_workers, job.num_workers
         self._slices = Slices(
-            train, self._epochs, *part.share, task.pieces, leaves, end=task.steps, decoders=decoders
+            train,
+            self._epochs,
+            *part.share,
+            task.pieces,
+            leaves,
+            weights=task.shares,
+            end=task.steps,
+            decoders=decoders,
         )
         self._keeping = Keeping(
             task,
@@ -169,7 +177,9 @@ class Worker:
         )
         self._engine = engines.of_all()
         behind = task.replays and self._engine.keeps_sums
-        self._catch_up = CatchUp(self._reporter, task.checkpoint.step, behind=behind)
+        self._catch_up = CatchUp(
+            self._reporter, task.checkpoint.step, behind=behind, ahead=staleness
+        )
         evaluation = Evaluation(job, validation.samples, task.weighting, task.precision)
         worker = WorkerContext(
             task=task,
@@ -193,6 +203,8 @@ class Worker:
             room=self._wait_for_room,
             written=self._keeping.wait_in_step,
             among=engines.among,
+            by=engines.by,
+            finite=lambda steps, own: self._watch.after_round(steps, own_finite=own),
         )
         make = protocol(task.protocol)
         self._protocol = make(worker) if built is None else Pipeline(worker, built)
@@ -285,7 +297,8 @@ class Worker:
         granted = self._protocol.take(self.step)
         self._heartbeats.round_ends()
         steps = self._rounds.steps(self.step)
-        self._watch.after_round(steps, own_finite=self._protocol.own_finite)
+        if not self._protocol.looks_at_losses:
+            self._watch.after_round(steps, own_finite=self._protocol.own_finite)
         stop = steps.stop
         if self._epochs.ends_epoch(stop - 1):
             self._end_epoch(stop - 1)

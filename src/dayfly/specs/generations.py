@@ -28,11 +28,15 @@ class RankPlan:
         spec: what its function gets.
         stage: of the model, from 0.
         replica: of that stage, from 0.
+        share: of each batch, in relation to the shares of the other ranks.
+        lags: whether it takes each step's sum a step later than the ranks that sum.
     """
 
     spec: FunctionSpec
     stage: int = 0
     replica: int = 0
+    share: int = 1
+    lags: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +109,19 @@ class GenerationPlan:
         places = {(one.stage, one.replica) for one in self.layout}
         if len(places) < self.world_size:
             raise ValueError(f"generation {self.number}: two ranks have one replica of a stage")
+        if min(one.share for one in self.layout) < 1:
+            raise ValueError(f"generation {self.number}: a rank has no share of the batches")
 
     @property
     def world_size(self) -> int:
         """Number of its workers."""
         return len(self.layout)
+
+    @property
+    def shares(self) -> tuple[int, ...]:
+        """Each rank's share of the batches; empty: they are equal."""
+        each = tuple(one.share for one in self.layout)
+        return each if len(set(each)) > 1 else ()
 
     def function(self, rank: int) -> str:
         """Returns the name of a rank's function, such as `worker-3`."""

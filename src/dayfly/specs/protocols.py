@@ -66,6 +66,9 @@ class ProtocolDescription:
         outer: what it is with an outer optimizer; None: it takes none.
         cuts: whether a model may be cut into stages.
         leaves: whether a worker may compute several leaves of a batch apart, for virtual workers.
+        weighs: whether workers may have unequal shares of each batch.
+        staleness: steps by which some workers lag behind those that sum. They are the workers from
+            number K on, and sums are made by k-reduce. 0: all take each sum at once.
         hands_over_within: whether a worker may hand over to its successor within a round, keeping
             its own state.
         step: of another package, `package.module:Class`, what carries it out: a subclass of
@@ -82,6 +85,8 @@ class ProtocolDescription:
     outer: ProtocolDescription | None = None
     cuts: bool = False
     leaves: bool = False
+    weighs: bool = False
+    staleness: int = 0
     hands_over_within: bool = False
     step: str = ""
 
@@ -151,7 +156,43 @@ class ProtocolDescription:
                 f"averages the models themselves, whose weights must not be rounded{outer}"
             )
         if cut and not self.cuts:
-            return f"--sync {self.name} cannot have --cut: it averages replicas of the whole model"
+            return f"--sync {self.name} cannot have --cut: its workers hold the whole model"
+        return None
+
+    def refuses_sums(
+        self, *, workers: int, aggregators: int | None, collective: str | None, compress: str
+    ) -> str | None:
+        """Why its workers cannot sum so, and what to do; None: they can.
+
+        Args:
+            workers: how many.
+            aggregators: K, of `--aggregators`; None: not given.
+            collective: of `--collective`; None: not given.
+            compress: of `--compress`, checked.
+        """
+        if not self.staleness:
+            return None
+        which = f"--sync {self.name}"
+        if workers < 2:
+            return f"{which} needs workers that lag behind others: give --workers 2 or more, or bsp"
+        if collective not in (None, "k-reduce"):
+            return (
+                f"{which} sums by k-reduce, and --collective {collective} was given: leave it out"
+            )
+        if aggregators is None:
+            return f"{which} needs --aggregators: how many of the workers sum, 1 to {workers - 1}"
+        if aggregators == workers:
+            return (
+                f"{which} --aggregators {aggregators} of {workers} workers leaves none that lags "
+                f"behind: that is --sync bsp --collective k-reduce --aggregators {aggregators}"
+            )
+        if not 1 <= aggregators < workers:
+            return f"{which} --aggregators {aggregators}: give 1 to {workers - 1}"
+        if compress not in ("none", "bf16"):
+            return (
+                f"{which} cannot have --compress {compress}, whose workers remember what they "
+                "sent: give bf16, or none"
+            )
         return None
 
 
@@ -172,7 +213,8 @@ PROTOCOLS: Registry[ProtocolDescription] = Registry(
     "protocol",
     "dayfly.protocols",
     {
-        "bsp": ProtocolDescription(name="bsp", cuts=True, leaves=True),
+        "bsp": ProtocolDescription(name="bsp", cuts=True, leaves=True, weighs=True),
+        "hap": ProtocolDescription(name="hap", weighs=True, staleness=1),
         "local-sgd": ProtocolDescription(
             name="local-sgd", exchanges=(OF_REPLICAS,), outer=OUTER, hands_over_within=True
         ),

@@ -97,6 +97,7 @@ class Epochs(Batches):
         world_size: int,
         count: int = 1,
         *,
+        weights: tuple[int, ...] = (),
         in_order: bool = False,
         by_shard: Callable[[range], Indices] | None = None,
     ) -> list[Indices]:
@@ -107,6 +108,7 @@ class Epochs(Batches):
             rank: whose slices.
             world_size: number of workers.
             count: slices in a row, from the rank's on.
+            weights: of the workers' slices; empty: they are of one size (see `share`).
             in_order: samples come in the order of their numbers.
             by_shard: of samples in order, those of a batch put so that those of one shard stand
                 together, and a slice has samples of few; None: they stay as they are.
@@ -114,8 +116,9 @@ class Epochs(Batches):
         positions = []
         for step in steps:
             batch = self.batch(step)
-            first = batch.start + share(len(batch), rank, world_size).start
-            stop = batch.start + share(len(batch), rank + count - 1, world_size).stop
+            first = batch.start + share(len(batch), rank, world_size, weights).start
+            last = share(len(batch), rank + count - 1, world_size, weights)
+            stop = batch.start + last.stop
             positions.append(np.arange(first, stop, dtype=np.int64))
         key = self.seed, self.epoch(steps.start)
         whole = np.concatenate(positions)

@@ -50,6 +50,7 @@ class Slices:
             there is no end.
         virtual_workers: leaves of a batch, of which a rank has some in a row; None: there are as
             many as ranks. leaves: the rank's.
+        weights: of the ranks' slices; empty: they are of one size (see `batches.share`).
         decoders: processes that make the batches, ahead of use; 0: the caller does, but for
             samples of a Dataset that are read while it waits (see `read_ahead`).
     """
@@ -63,6 +64,7 @@ class Slices:
         pieces: int,
         virtual_workers: int | None = None,
         *,
+        weights: tuple[int, ...] = (),
         block_bytes: int = BLOCK_BYTES,
         end: int | None = None,
         decoders: int = 0,
@@ -71,6 +73,7 @@ class Slices:
         self.source = source
         self._epochs = epochs
         self._of = virtual_workers or world_size
+        self._weights = weights
         self.leaves = leaves_of(rank, world_size, self._of)
         self._pieces = pieces
         self._decoders: Decoders | ReadAhead | None = None
@@ -78,7 +81,8 @@ class Slices:
             self._decoders = Decoders(source, decoders)
         elif type(source) is DatasetSource:
             self._decoders = ReadAhead(source, 1 + pieces * len(self.leaves))
-        most_bytes = source.sample_bytes * -(-epochs.largest // world_size)
+        own, whole = (weights[rank], sum(weights)) if weights else (1, world_size)
+        most_bytes = source.sample_bytes * -(-epochs.largest * own // whole)
         self.block_steps = max(1, min(_BLOCK_STEPS, block_bytes // max(1, most_bytes)))
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dayfly-data")
         self._coming: dict[range, Future[_Block]] = {}
@@ -153,8 +157,10 @@ class Slices:
     def _within(self, block: _Block, step: int, leaf: int, number: int) -> range:
         """Returns the positions of a leaf's piece in a block's indices; may be empty."""
         batch = len(self._epochs.batch(step))
-        own, before = share(batch, leaf, self._of), share(batch, self.leaves.start, self._of).start
-        first = block.cuts[step - self._block(step).start] + own.start - before
+        own, before = (
+            share(batch, one, self._of, self._weights) for one in (leaf, self.leaves.start)
+        )
+        first = block.cuts[step - self._block(step).start] + own.start - before.start
         piece = share(len(own), number, self._pieces)
         return range(first + piece.start, first + piece.stop)
 
@@ -180,7 +186,13 @@ class Slices:
         source, of = self.source, self._of
         first, count = self.leaves.start, len(self.leaves)
         slices = self._epochs.slices(
-            steps, first, of, count, in_order=source.in_order, by_shard=source.by_shard
+            steps,
+            first,
+            of,
+            count,
+            weights=self._weights,
+            in_order=source.in_order,
+            by_shard=source.by_shard,
         )
         indices = np.concatenate(slices)
         cuts = [0, *accumulate(len(one) for one in slices)]

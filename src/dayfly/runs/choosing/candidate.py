@@ -89,7 +89,7 @@ def _start_s(target: Target) -> float:
 
 
 def k_reduce_settings(plan: KReducePlan) -> dict[str, Any]:
-    """Of a run. All functions of a run have as many samples, so the batch is shared evenly."""
+    """Of a run by bsp, which shares the batch evenly: hap is run, and not predicted."""
     own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
     return own | (
         {"collective": "k-reduce", "aggregators": plan.aggregators} if plan.workers > 1 else {}

@@ -47,6 +47,7 @@ from dayfly.runs.signals import StopSignals
 from dayfly.runs.staging import CUT, staged
 from dayfly.runs.tariffs import billed
 from dayfly.runs.workplace import Workplace
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.evaluation import result_of
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.order import Epochs, Rounds
@@ -59,6 +60,8 @@ from dayfly.wire.stores.base import Store
 from dayfly.wire.stores.files import FileStore
 
 #: What of a run's settings is of its training alone.
+#: As of a run whose workers have two roles: to evaluate, they have one.
+_WITHOUT_ROLES: Mapping[str, Any] = {"sync": "bsp", "collective": None, "aggregators": None}
 _OF_TRAINING: Mapping[str, Any] = {
     "target_accuracy": None,
     "target_loss": None,
@@ -68,6 +71,7 @@ _OF_TRAINING: Mapping[str, Any] = {
     "patience": None,
     "log": (),
     "virtual_workers": None,
+    "shares": (),
     "max_cost_usd": None,
     "max_time_s": None,
     "coordinator_lifetime_s": None,
@@ -137,7 +141,8 @@ class EvaluationRequest:
     ) -> Iterator[tuple[Store, EvaluationRecord]]:
         """Runs the functions; their store, and what it took, until the block is left."""
         asked_at, trained = time.time(), self._record
-        settings = trained.settings.changed(**{**_OF_TRAINING, **self.changes})
+        beside = _WITHOUT_ROLES if PROTOCOLS[trained.settings.sync].staleness else {}
+        settings = trained.settings.changed(**{**_OF_TRAINING, **beside, **self.changes})
         for each in settings.kinds:
             resources_of(each)  # before anything is made
         display = _Told(StandardError()) if self.progress else Display()

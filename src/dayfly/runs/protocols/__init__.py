@@ -6,12 +6,14 @@ import pkgutil
 
 from dayfly.runs.protocols.base import WholeModel
 from dayfly.runs.protocols.bsp import Bsp
+from dayfly.runs.protocols.hap import Hap
 from dayfly.runs.protocols.local_sgd import LocalSgdRounds
 from dayfly.runs.protocols.outer import OuterRounds
 from dayfly.specs.protocols import ProtocolDescription
 
 _BUILT_IN: dict[str, type[WholeModel]] = {
     "bsp": Bsp,
+    "hap": Hap,
     "local-sgd": LocalSgdRounds,
     "outer": OuterRounds,
 }

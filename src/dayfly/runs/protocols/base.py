@@ -43,6 +43,7 @@ from dayfly.training.rows import Rows
 from dayfly.training.slices import Piece
 from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
+from dayfly.wire.collectives import Collective
 from dayfly.wire.collectives.exchange import collect, hand_in, handed_in
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key, wait_patiently
@@ -81,6 +82,9 @@ class WorkerContext:
         among: returns another engine, of some of the ranks, for sums by the run's collective. Its
             arguments are a name for the messages (None: as all ranks name them), the ranks, and
             the leaves along whose tree they sum, if they do. The caller closes it.
+        by: returns another engine of all ranks, by another collective. The caller closes it.
+        finite: looks at the losses of steps whose sums were applied, as the run's `on_nan` says;
+            whether the worker's own shares of them are finite comes with them. It may raise.
     """
 
     task: StepTask
@@ -104,6 +108,8 @@ class WorkerContext:
     room: Callable[[], None]
     written: Callable[[], None]
     among: Callable[[str | None, Sequence[int], int | None], Engine]
+    by: Callable[[Collective], Engine]
+    finite: Callable[[range, bool], None]
 
 
 class Protocol(Closing):
@@ -114,9 +120,12 @@ class Protocol(Closing):
             that a checkpoint needs no copies of what that changes.
         own_finite: whether this worker's own losses of the round that was taken are finite, as far
             as it computed them.
+        looks_at_losses: whether it calls the worker's `finite` itself, with each sum; else that is
+            called after each round.
     """
 
     steps_when_written: ClassVar[bool] = False
+    looks_at_losses: ClassVar[bool] = False
     own_finite: bool = True
 
     def __init__(self, worker: WorkerContext) -> None:
@@ -169,20 +178,17 @@ class Protocol(Closing):
         logged: Sums | None = None,
         **more: Any,
     ) -> None:
-        """Report a step that took from `began` (monotonic; `at` in Unix seconds) until now."""
+        """Report a step that took from `began` (monotonic; `at` in Unix seconds) until now.
+
+        Args:
+            more: fields of the report; with `step_s` and `spans` it did not end now.
+        """
         here = self.worker
         if logged:
             more["logged"] = means(logged)
-        here.reporter.add(
-            "step",
-            step=step,
-            loss=loss,
-            computed=computed,
-            began=at,
-            step_s=time.monotonic() - began,
-            spans=here.spans.take(began),
-            **more,
-        )
+        if "spans" not in more:
+            more |= {"step_s": time.monotonic() - began, "spans": here.spans.take(began)}
+        here.reporter.add("step", step=step, loss=loss, computed=computed, began=at, **more)
 
     def close(self) -> None:
         """End its threads."""

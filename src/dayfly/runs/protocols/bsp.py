@@ -52,18 +52,15 @@ class StepPhase:
 class Bsp(WholeModel):
     """Steps of synchronous replicas, in one phase or several, each with a sum of its own."""
 
-    _along_tree: Engine | None = None
+    _own_engine: Engine | None = None
 
     def __init__(self, worker: WorkerContext) -> None:
         super().__init__(worker)
         # With one worker nothing travels.
         asked = compression(worker.task.compress if worker.task.world_size > 1 else "none")
         job, replica, task = worker.job, worker.replica, worker.task
-        engine, leaves = worker.engine, worker.slices.leaves
-        if task.virtual_workers is not None:
-            engine = self._along_tree = worker.among(
-                None, range(task.world_size), task.virtual_workers
-            )
+        leaves, self._own_engine = worker.slices.leaves, self._make_engine()
+        engine = self._own_engine or worker.engine
         self.phases: list[StepPhase] = []
         for number, name in enumerate(job.phases):
             steps = Synchronous(
@@ -81,6 +78,13 @@ class Bsp(WholeModel):
             self.phases.append(StepPhase(name and f"-{name}", steps, exchange, buckets))
         # Settings refuse it of several phases.
         self._remembers = next((x.exchange for x in self.phases if x.exchange.remembers), None)
+
+    def _make_engine(self) -> Engine | None:
+        """Makes what brings gradients to their sums, if that is not the engine of all sums."""
+        task = self.worker.task
+        if task.virtual_workers is None:
+            return None
+        return self.worker.among(None, range(task.world_size), task.virtual_workers)
 
     @staticmethod
     def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
@@ -174,5 +178,5 @@ class Bsp(WholeModel):
     def close(self) -> None:
         for phase in self.phases:
             phase.buckets.close()
-        if self._along_tree is not None:
-            self._along_tree.close()
+        if self._own_engine is not None:
+            self._own_engine.close()

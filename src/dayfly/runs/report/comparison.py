@@ -162,7 +162,7 @@ def _memory(
     peaks: dict[int, float] = {}
     for one in coordinator:
         if isinstance(one, Ended) and one.peak_mib is not None:
-            stage = settings.kind_of(one.rank)
+            stage = settings.stage_of(one.rank)
             peaks[stage] = max(one.peak_mib, peaks.get(stage, 0.0))
     foreseen = said.memory_mib if said is not None else ()
     return [

@@ -195,6 +195,8 @@ class Loop(Closing):
             room=lambda: self._keeping.wait_for_room(self.step - self._keeping.trimmed_step),
             written=self._keeping.wait_in_step,
             among=engines.among,
+            by=engines.by,
+            finite=lambda steps, own: None,
         )
         self._protocol: Protocol = Bsp(worker) if built is None else Pipeline(worker, built)
 

@@ -14,7 +14,8 @@ Ranks 0 to K-1 are the aggregators. The buffer is cut into K shards; rank j is i
     rank 2   uplink    |part>0|part>1|                            in charge of none
              downlink                             |sum 0|sum 1|
 
-`hybrid_costs` has the same messages where only aggregators wait for sums.
+Under the hybrid asynchronous protocol only aggregators wait for sums. The others run phase 1 of a
+step (`contributing`) and phase 3 of the step before (`reading`); `hybrid_costs` has the costs.
 
 K = n is scatter-reduce, LambdaML's form (FuncPipe section 3.3, figure 4a, equation 1). K = 1 is
 LambdaML's AllReduce (FasDL figure 2a): the fewest requests, n puts and 2(n-1) gets, and the most
@@ -48,6 +49,72 @@ def k_reduce(aggregators: int) -> Collective:
     )
 
 
+def contributing(aggregators: int) -> Collective:
+    """Phase 1 alone, of a rank that is no aggregator: it puts its contributions, and reads none."""
+    return Collective(
+        schedule=partial(contribute_at, aggregators=aggregators),
+        sums=partial(sums_at, aggregators=aggregators),
+    )
+
+
+def reading(aggregators: int) -> Collective:
+    """Phase 3 alone, of a rank that is no aggregator: it reads the sums, which others make."""
+    return Collective(
+        schedule=partial(read_at, aggregators=aggregators),
+        sums=partial(sums_at, aggregators=aggregators),
+    )
+
+
+def contribute_at(
+    rank: int,
+    world_size: int,
+    length: int,
+    stored: Set[Name] = frozenset(),
+    *,
+    chunk: int = 1,
+    aggregators: int,
+) -> Schedule:
+    """Returns what `rank`, which is no aggregator, puts; see `MakeSchedule`."""
+    _check_other(rank, world_size, aggregators)
+    draft = Draft()
+    _contribute(draft, rank, split(length, aggregators), stored)
+    return draft.schedule()
+
+
+def read_at(
+    rank: int,
+    world_size: int,
+    length: int,
+    stored: Set[Name] = frozenset(),
+    *,
+    chunk: int = 1,
+    aggregators: int,
+) -> Schedule:
+    """Returns what `rank`, which is no aggregator, reads; see `MakeSchedule`."""
+    _check_other(rank, world_size, aggregators)
+    shards, draft = split(length, aggregators), Draft()
+    for owner, shard in enumerate(shards):
+        draft.add(Op(Kind.GET, shard, Name(SUM, owner)))
+    return draft.schedule()
+
+
+def _check_other(rank: int, world_size: int, aggregators: int) -> None:
+    check_rank(rank, world_size)
+    if not 1 <= aggregators <= rank:
+        raise ValueError(f"rank {rank} is one of {aggregators} aggregators")
+
+
+def _contribute(
+    draft: Draft, rank: int, shards: tuple[Span, ...], stored: Set[Name]
+) -> dict[int, int]:
+    """Adds the uploads of phase 1, but for sums that are stored; returns positions by owner."""
+    return {
+        owner: draft.add(Op(Kind.PUT, shard, Name(PART, rank, owner), feeds=Name(SUM, owner)))
+        for owner, shard in enumerate(shards)
+        if owner != rank and Name(SUM, owner) not in stored
+    }
+
+
 def sums_at(
     world_size: int, length: int, chunk: int, *, aggregators: int | None = None
 ) -> tuple[Name, ...]:
@@ -77,20 +144,13 @@ def reduce_at(
     if world_size == 1:
         return alone(length)
     shards, draft = split(length, owners), Draft()
-    finished = {owner for owner in range(owners) if Name(SUM, owner) in stored}
-    sent = {
-        owner: draft.add(
-            Op(Kind.PUT, shards[owner], Name(PART, rank, owner), feeds=Name(SUM, owner))
-        )
-        for owner in range(owners)
-        if owner != rank and owner not in finished
-    }
+    sent = _contribute(draft, rank, shards, stored)
     # A phase begins when the last of the phase before is through.
     result = tuple(sent.values())[-1:]
     if rank < owners:
         mine = shards[rank]
         parts = tuple(Name(PART, peer, rank) for peer in range(world_size) if peer != rank)
-        if rank in finished:
+        if Name(SUM, rank) in stored:
             result = (draft.add(Op(Kind.GET, mine, Name(SUM, rank), after=result)),)
         else:
             held = tuple(draft.add(Op(Kind.FETCH, mine, part, after=result)) for part in parts)

@@ -1,0 +1,123 @@
+"""Workers that differ: the memory of each one's function, and its share of every batch.
+
+    --memory 1769,884,884     under Lambda's rule 1, 0.5 and 0.5 of a core
+    batches of 32             16 + 8 + 8 samples, unless --shares says otherwise
+
+Gradients are weighted by samples, so the sum of a step is the same for any shares, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+from dayfly.batches import share
+from dayfly.errors import RequestError
+from dayfly.runs.function_resources import resources_of
+from dayfly.specs.protocols import PROTOCOLS
+
+if TYPE_CHECKING:
+    from dayfly.runs.settings import Settings
+
+#: Parts of a core in which shares by speed are counted, as the catalogue's rules have fractions.
+_PARTS = 1000
+
+
+def workers_of(workers: int, lists: Mapping[str, Sequence[int]]) -> int:
+    """Returns the number of workers that lists with an entry for each of them are for.
+
+    Args:
+        workers: 1: not given.
+        lists: by their flags; empty: not given.
+
+    Raises:
+        RequestError: a list of another length, or with an entry below 1.
+    """
+    for flag, given in lists.items():
+        if not given:
+            continue
+        text = f"{flag} {','.join(map(str, given))}"
+        if min(given) < 1:
+            raise RequestError(f"{text}: give whole numbers from 1, one for each worker")
+        if workers == 1:
+            workers = len(given)
+        if len(given) != workers:
+            raise RequestError(
+                f"{text}: these are {len(given)}, and there are {workers} workers: give one number "
+                "for each worker"
+            )
+    return workers
+
+
+def check_kept(settings: Settings, changed: Mapping[str, Any]) -> None:
+    """Raise RequestError for another number of workers than lists that stay are for.
+
+    Args:
+        settings: so far.
+        changed: settings that change, by name.
+    """
+    for name, flag in (("worker_memory_mib", "--memory"), ("shares", "--shares")):
+        kept: tuple[int, ...] = getattr(settings, name)
+        if name not in changed and kept and changed.get("workers", len(kept)) != len(kept):
+            raise RequestError(
+                f"--workers {changed['workers']}: {flag} {','.join(map(str, kept))} is of "
+                f"{len(kept)} workers: give {flag} anew, too"
+            )
+
+
+def check_unequal(settings: Settings) -> None:
+    """Raise RequestError for unequal workers where all have to be alike.
+
+    Args:
+        settings: with lists of the right lengths.
+    """
+    lists = {"--memory": settings.worker_memory_mib, "--shares": settings.shares}
+    flag = next((name for name, given in lists.items() if given), None)
+    if flag is None:
+        return
+    if settings.worker_memory_mib and settings.memory_mib is not None:
+        raise RequestError("memory_mib and worker_memory_mib: give one of them")
+    if settings.cut:
+        raise RequestError(
+            f"{flag} of each worker is for a model that is not cut: give --stage-memory, or leave "
+            "--cut out"
+        )
+    if settings.virtual_workers is not None:
+        raise RequestError(
+            f"{flag} of each worker cannot be with --virtual-workers, whose leaves are of one "
+            "size: leave out one of them"
+        )
+    if not PROTOCOLS[settings.sync].weighs:
+        raise RequestError(
+            f"{flag} of each worker cannot be with --sync {settings.sync}, whose workers have "
+            "equal shares of each batch: give bsp or hap"
+        )
+
+
+def shares_of(settings: Settings) -> tuple[int, ...]:
+    """Returns each worker's share of a batch, in relation to the others; empty: all are equal.
+
+    They are as asked for, else by the CPU that each worker's function has.
+
+    Raises:
+        RequestError: functions that cannot be.
+    """
+    shares = settings.shares
+    if not shares and settings.worker_memory_mib:
+        cores = [resources_of(kind).spec.cpu_cores for kind in settings.kinds]
+        shares = tuple(1 if one is None else max(1, round(_PARTS * one)) for one in cores)
+    if len(set(shares)) < 2:
+        return ()
+    common = gcd(*shares)
+    return tuple(one // common for one in shares)
+
+
+def slice_sizes(settings: Settings, batch_size: int) -> set[int]:
+    """Returns the sizes of the slices, or leaves, into which a batch is cut.
+
+    Raises:
+        RequestError: functions that cannot be.
+    """
+    parts, weights = settings.leaves, shares_of(settings)
+    return {len(share(batch_size, part, parts, weights)) for part in range(parts)}
