@@ -392,3 +392,30 @@ def test_nothing_to_change_is_refused_before_anybody_is_asked() -> None:
         Changes()
     with pytest.raises(RequestError, match="ftp"):
         Changes(channel="ftp://somewhere")
+
+
+def test_shares_may_change_and_another_number_of_workers_needs_them_anew(
+    data: Path, tmp_path: Path
+) -> None:
+    """Each sample is taken once, whoever takes it."""
+    said: list[str] = []
+
+    def asks(run: str) -> str:
+        with pytest.raises(RequestError) as caught:
+            scale(run, Changes(workers=3), _MOST_S)
+        said.append(str(caught.value))
+        return scale(run, Changes(shares=(1, 2, 1), each_memory_mib=(2048, 4096, 2048)), _MOST_S)
+
+    asking = Asking(tmp_path, asks)
+    run = asking.train(data, shares=(3, 1), job={"model": small.plain_model})
+    assert "--workers 3: --shares 3,1 is of 2 workers: give --shares anew, too" in said[0]
+    words = "--memory 2048,4096,2048 in place of none, --shares 1,2,1 in place of 3,1"
+    assert all(one in asking.answer for one in words.split(", "))
+    assert "--workers 3 in place of 2" in asking.answer
+    assert (run.result.steps, run.result.workers) == (small.STEPS, 3)
+    alone = dayfly.train(
+        small.job(data, model=small.plain_model), run_dir=tmp_path / "alone", **small.SETTINGS
+    )
+    assert small.history(run)["step_loss"] == pytest.approx(
+        small.history(alone)["step_loss"], abs=1e-5
+    )

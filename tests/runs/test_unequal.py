@@ -61,7 +61,7 @@ def test_functions_of_unequal_memory_have_shares_by_their_cpu_and_are_billed_by_
     run = dayfly.train(
         small.job(data, epochs=1),
         imitate="aws-lambda",
-        worker_memory_mib=(1769, 885),
+        each_memory_mib=(1769, 885),
         run_dir=tmp_path,
         progress=False,
     )
@@ -74,17 +74,17 @@ def test_functions_of_unequal_memory_have_shares_by_their_cpu_and_are_billed_by_
 def run_settings(run: dayfly.Run) -> Settings:
     record = json.loads((run.directory / "run.json").read_text())["settings"]
     return Settings(
-        **{name: record[name] for name in ("workers", "shares", "worker_memory_mib", "imitate")}
+        **{name: record[name] for name in ("workers", "shares", "each_memory_mib", "imitate")}
     )
 
 
 def test_shares_follow_the_cpu_that_comes_with_memory_unless_they_are_said() -> None:
-    of_lambda: dict[str, Any] = {"imitate": "aws-lambda", "worker_memory_mib": (1769, 885, 885)}
+    of_lambda: dict[str, Any] = {"imitate": "aws-lambda", "each_memory_mib": (1769, 885, 885)}
     assert shares_of(Settings(**of_lambda)) == (2, 1, 1)
     assert shares_of(Settings(**of_lambda, shares=(6, 2, 4))) == (3, 1, 2)
     assert shares_of(Settings(**of_lambda, shares=(1, 1, 1))) == ()
     assert shares_of(Settings(**of_lambda, cpu_cores=0.5)) == ()
-    assert shares_of(Settings(worker_memory_mib=(1769, 885))) == (), "nobody says their CPU"
+    assert shares_of(Settings(each_memory_mib=(1769, 885))) == (), "nobody says their CPU"
     assert shares_of(Settings(workers=3)) == ()
 
 
@@ -93,8 +93,8 @@ def test_shares_follow_the_cpu_that_comes_with_memory_unless_they_are_said() -> 
     [
         ({"workers": 4, "shares": (2, 1, 1)}, "these are 3, and there are 4 workers"),
         ({"shares": (2, 0)}, "--shares 2,0: give whole numbers from 1"),
-        ({"worker_memory_mib": (1024, -1)}, "--memory 1024,-1: give whole numbers from 1"),
-        ({"worker_memory_mib": (9, 8), "memory_mib": 7}, "give one of them"),
+        ({"each_memory_mib": (1024, -1)}, "--memory 1024,-1: give whole numbers from 1"),
+        ({"each_memory_mib": (9, 8), "memory_mib": 7}, "give one of them"),
         ({"shares": (2, 1), "cut": (1,)}, "give --stage-memory, or leave --cut out"),
         ({"shares": (2, 1), "virtual_workers": 4}, "cannot be with --virtual-workers"),
         ({"shares": (2, 1), "sync": "local-sgd", "k": 2}, "cannot be with --sync local-sgd"),
@@ -106,13 +106,13 @@ def test_what_cannot_be_unequal_is_refused(asked: dict[str, Any], words: str) ->
 
 
 def test_a_change_of_workers_needs_their_lists_anew() -> None:
-    settings = Settings(worker_memory_mib=(1769, 885), shares=(3, 1))
+    settings = Settings(each_memory_mib=(1769, 885), shares=(3, 1))
     assert settings.changed(shares=(5, 1)).shares == (5, 1)
     with pytest.raises(RequestError, match="--memory 1769,885 is of 2 workers: give --memory anew"):
         settings.changed(workers=4)
     with pytest.raises(RequestError, match="--shares 3,1 is of 2 workers: give --shares anew"):
-        settings.changed(worker_memory_mib=(1769, 885, 885))
-    more = settings.changed(worker_memory_mib=(1769, 885, 885), shares=(4, 1, 1))
+        settings.changed(each_memory_mib=(1769, 885, 885))
+    more = settings.changed(each_memory_mib=(1769, 885, 885), shares=(4, 1, 1))
     assert (more.workers, more.shares) == (3, (4, 1, 1))
     alike = settings.changed(memory_mib=1024, shares=())
-    assert (alike.workers, alike.memory_mib, alike.worker_memory_mib) == (2, 1024, ())
+    assert (alike.workers, alike.memory_mib, alike.each_memory_mib) == (2, 1024, ())

@@ -67,7 +67,7 @@ def memory_of(given: Mapping[str, Any]) -> dict[str, Any]:
     one = len(sizes) == 1
     return {
         **{name: value for name, value in given.items() if name != "memory_mib"},
-        **({"memory_mib": sizes[0]} if one else {"worker_memory_mib": sizes}),
+        **({"memory_mib": sizes[0]} if one else {"each_memory_mib": sizes}),
     }
 
 

@@ -134,7 +134,7 @@ def auto_plan(
         RequestError: settings that cannot be, or no plan is as asked for.
         RunFailed: a function that measured failed.
     """
-    if named := [name for name in ("worker_memory_mib", "shares") if given.get(name)]:
+    if named := [name for name in ("each_memory_mib", "shares") if given.get(name)]:
         raise RequestError(
             f"--plan auto chooses among workers that are alike: leave out {' and '.join(named)}"
         )

@@ -15,6 +15,9 @@ from dayfly.errors import RequestError
 from dayfly.life.platforms.base import PLATFORMS
 from dayfly.wire.channels import channel_kind
 
+#: The flag that gives one size of all functions, or each worker's.
+MEMORY = "--memory"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
@@ -27,7 +30,7 @@ class Changes:
         workers: functions at once.
         memory_mib: a function's memory.
         stage_memory_mib: memory of each stage's functions.
-        worker_memory_mib: memory of each worker's function; `workers` are as many.
+        each_memory_mib: memory of each worker's function; `workers` are as many.
         shares: each worker's share of a batch; `workers` are as many.
         cpu_cores: a function's CPU time a second.
         lifetime_s: a function's life.
@@ -55,7 +58,7 @@ class Changes:
     workers: int | None = None
     memory_mib: int | None = None
     stage_memory_mib: tuple[int, ...] | None = None
-    worker_memory_mib: tuple[int, ...] | None = None
+    each_memory_mib: tuple[int, ...] | None = None
     shares: tuple[int, ...] | None = None
     cpu_cores: float | None = None
     lifetime_s: float | None = None

@@ -21,7 +21,7 @@ from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life.platforms.base import PLATFORMS
 from dayfly.planning.plan import Plan
-from dayfly.runs.changes import Changes, flag_of
+from dayfly.runs.changes import MEMORY, Changes, flag_of
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.job_record import Record
 from dayfly.runs.prepare import check_shares
@@ -147,4 +147,6 @@ def batch_words(job: Job, before: Settings, after: Settings) -> list[str]:
 
 
 def _by_flag(settings: Settings) -> dict[str, Any]:
-    return {flag_of(one.name): getattr(settings, one.name) for one in fields(settings)}
+    own = {flag_of(one.name): getattr(settings, one.name) for one in fields(settings)}
+    own[MEMORY] = own.pop(flag_of("each_memory_mib")) or own[MEMORY]
+    return own

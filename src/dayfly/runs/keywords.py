@@ -73,7 +73,7 @@ class SettingKeywords(ProfileKeywords, total=False):
     replicas: int | None
     schedule: str
     stage_memory_mib: tuple[int, ...]
-    worker_memory_mib: tuple[int, ...]
+    each_memory_mib: tuple[int, ...]
     shares: tuple[int, ...]
 
 
@@ -86,7 +86,7 @@ class ChangeKeywords(TypedDict, total=False):
     workers: int | None
     memory_mib: int | None
     stage_memory_mib: tuple[int, ...] | None
-    worker_memory_mib: tuple[int, ...] | None
+    each_memory_mib: tuple[int, ...] | None
     shares: tuple[int, ...] | None
     cpu_cores: float | None
     lifetime_s: float | None

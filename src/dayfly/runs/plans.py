@@ -123,7 +123,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         raise RequestError(
             f"precision {settings.precision} cannot be predicted, as profiles measure fp32"
         )
-    if settings.worker_memory_mib or settings.shares:
+    if settings.each_memory_mib or settings.shares:
         raise RequestError(
             "workers with memory or shares of their own cannot be predicted, as predictions are of "
             "workers that are alike: leave out --shares, and give --memory one size"

@@ -71,7 +71,7 @@ class Settings(FunctionSettings):
         replicas: functions of each stage.
         schedule: order of the micro-batches, `fill-drain` or `1f1b`.
         stage_memory_mib: memory of each stage's functions; empty: `memory_mib`.
-        worker_memory_mib: memory of each worker's function; empty: `memory_mib`. `workers` are as
+        each_memory_mib: memory of each worker's function; empty: `memory_mib`. `workers` are as
             many, if they are not given.
         shares: each worker's share of a batch, in relation to the others; empty: by the CPU that
             each one's function has.
@@ -104,7 +104,7 @@ class Settings(FunctionSettings):
     replicas: int | None = None
     schedule: str = DEFAULT_SCHEDULE
     stage_memory_mib: tuple[int, ...] = ()
-    worker_memory_mib: tuple[int, ...] = ()
+    each_memory_mib: tuple[int, ...] = ()
     shares: tuple[int, ...] = ()
 
     positive: ClassVar[Mapping[str, tuple[str, str]]] = {
@@ -113,14 +113,14 @@ class Settings(FunctionSettings):
     }
 
     def __post_init__(self) -> None:
-        lists = ("cut", "stage_memory_mib", "log", "worker_memory_mib", "shares")
+        lists = ("cut", "stage_memory_mib", "log", "each_memory_mib", "shares")
         for name in lists:  # by way of JSON
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.cut:
             self._check_cut()
         else:
             check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
-        each = {"--memory": self.worker_memory_mib, "--shares": self.shares}
+        each = {"--memory": self.each_memory_mib, "--shares": self.shares}
         object.__setattr__(self, "workers", workers_of(self.workers, each))
         FunctionSettings.__post_init__(self)  # super() does not know a class with slots
         PROTOCOLS.check(self.sync, "--sync")
@@ -198,15 +198,15 @@ class Settings(FunctionSettings):
     @property
     def kinds(self) -> tuple[Self, ...]:
         """A kind for each stage, or for each worker if these have memory of their own."""
-        own = self.worker_memory_mib or self.stage_memory_mib
+        own = self.each_memory_mib or self.stage_memory_mib
         sizes = own or (self.memory_mib,) * self.stages
-        alike: dict[str, Any] = {"stage_memory_mib": (), "worker_memory_mib": ()}
+        alike: dict[str, Any] = {"stage_memory_mib": (), "each_memory_mib": ()}
         each = {one: replace(self, memory_mib=one, **alike) for one in set(sizes)}
         return tuple(each[size] for size in sizes)
 
     def kind_of(self, rank: int) -> int:
         """The worker's own kind, or its stage's."""
-        return rank if self.worker_memory_mib else self.stage_of(rank)
+        return rank if self.each_memory_mib else self.stage_of(rank)
 
     def stage_of(self, rank: int) -> int:
         """The worker's stage."""
@@ -273,10 +273,10 @@ class Settings(FunctionSettings):
         if changed.get("outer", self.outer) != self.outer:
             changed = {"outer_lr": None, "outer_momentum": None, **changed}
         if changed.get("memory_mib") is not None:
-            changed |= {"stage_memory_mib": (), "worker_memory_mib": ()} | changed
-        if changed.get("stage_memory_mib") or changed.get("worker_memory_mib"):
+            changed |= {"stage_memory_mib": (), "each_memory_mib": ()} | changed
+        if changed.get("stage_memory_mib") or changed.get("each_memory_mib"):
             changed.setdefault("memory_mib", None)
-        if each := changed.get("worker_memory_mib") or changed.get("shares"):
+        if each := changed.get("each_memory_mib") or changed.get("shares"):
             changed.setdefault("workers", len(each))
         check_kept(self, changed)
         # Workers are stages times replicas: whichever is given decides; else there are as many

@@ -57,7 +57,7 @@ def check_kept(settings: Settings, changed: Mapping[str, Any]) -> None:
         settings: so far.
         changed: settings that change, by name.
     """
-    for name, flag in (("worker_memory_mib", "--memory"), ("shares", "--shares")):
+    for name, flag in (("each_memory_mib", "--memory"), ("shares", "--shares")):
         kept: tuple[int, ...] = getattr(settings, name)
         if name not in changed and kept and changed.get("workers", len(kept)) != len(kept):
             raise RequestError(
@@ -72,12 +72,12 @@ def check_unequal(settings: Settings) -> None:
     Args:
         settings: with lists of the right lengths.
     """
-    lists = {"--memory": settings.worker_memory_mib, "--shares": settings.shares}
+    lists = {"--memory": settings.each_memory_mib, "--shares": settings.shares}
     flag = next((name for name, given in lists.items() if given), None)
     if flag is None:
         return
-    if settings.worker_memory_mib and settings.memory_mib is not None:
-        raise RequestError("memory_mib and worker_memory_mib: give one of them")
+    if settings.each_memory_mib and settings.memory_mib is not None:
+        raise RequestError("memory_mib and each_memory_mib: give one of them")
     if settings.cut:
         raise RequestError(
             f"{flag} of each worker is for a model that is not cut: give --stage-memory, or leave "
@@ -104,7 +104,7 @@ def shares_of(settings: Settings) -> tuple[int, ...]:
         RequestError: functions that cannot be.
     """
     shares = settings.shares
-    if not shares and settings.worker_memory_mib:
+    if not shares and settings.each_memory_mib:
         cores = [resources_of(kind).spec.cpu_cores for kind in settings.kinds]
         shares = tuple(1 if one is None else max(1, round(_PARTS * one)) for one in cores)
     if len(set(shares)) < 2:
