@@ -187,8 +187,7 @@ FUNCTION_FLAGS = {
     ),
     "allow_other_cpu": Flag(
         bool,
-        "Go on where CPU type, torch build or threads are not those the run began with; the "
-        "bits may be others then.",
+        "Go on with another CPU type, torch build or threads; the bits may be others then.",
         "refused",
         ("--allow-other-cpu",),
     ),
@@ -213,7 +212,7 @@ FUNCTION_FLAGS = {
     ),
     "max_time": Flag(
         str,
-        "Stop after so long, over all lives of the run: 90, 90s, 30m or 2h.",
+        "Stop after so long, over all its lives: 90, 90s, 30m or 2h.",
         "not limited",
         metavar="TIME",
         setting="max_time_s",
@@ -228,9 +227,7 @@ FUNCTION_FLAGS = {
 }
 #: Of how a job is trained.
 TRAINING_FLAGS = {
-    "sync": Flag(
-        str, "Protocol: bsp (synchronous), hap (some workers lag a step) or local-sgd.", "bsp"
-    ),
+    "sync": Flag(str, "Protocol: bsp, hap (some workers lag a step) or local-sgd.", "bsp"),
     "shares": Flag(
         str,
         "Each worker's share of a batch, in relation to the others.",
@@ -240,7 +237,7 @@ TRAINING_FLAGS = {
     "k": Flag(str, "Steps between two averages of local-sgd.", True, ("--k",), metavar="N|epoch"),
     "outer": Flag(
         str,
-        "Optimizer that takes a step after the k steps of local-sgd: nesterov is DiLoCo's.",
+        "Optimizer that takes a step after local-sgd's k steps: nesterov is DiLoCo's.",
         "average: none, replicas become their mean",
         metavar="average|nesterov|momentum",
     ),
@@ -276,9 +273,7 @@ TRAINING_FLAGS = {
         metavar="L,L,...",
     ),
     "replicas": Flag(int, "Functions a stage.", "1"),
-    "micro_batches": Flag(
-        int, "In which a function computes its share of a batch.", "the job's accumulate"
-    ),
+    "micro_batches": Flag(int, "Pieces of a worker's share of a batch.", "the job's accumulate"),
     "schedule": Flag(
         str, "Order of micro-batches: fill-drain, or 1f1b, which takes less memory.", "fill-drain"
     ),
