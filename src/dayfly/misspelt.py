@@ -34,8 +34,7 @@ def suggests(called: AnyCallable) -> AnyCallable:
     """Decorates a function or class: an unknown keyword is refused, and the likely one is named.
 
     Args:
-        called: takes no `**` keywords; of a class, `__init__` is its own, as of a dataclass. A
-            subclass with an `__init__` of its own is decorated itself.
+        called: takes no `**` keywords. A subclass is decorated itself.
 
     Returns:
         The class itself, or a function with the same signature.

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import dayfly
+from dayfly.callbacks.loggers import LOGGERS
 from dayfly.planning.plan import Plan
 from dayfly.planning.simulation.scenario import Scenario
 from dayfly.runs.api import checked_settings
@@ -117,6 +118,8 @@ def test_a_name_that_is_none_is_refused_with_the_one_that_is_meant(
         (dayfly.Job, "batch", "batch_size"),
         (dayfly.parallel, "optimiser", "optimizer"),
         (dayfly.callbacks.EarlyStopping, "monitr", "monitor"),
+        (dayfly.callbacks.LearningRateMonitor, "optinal", "optional"),
+        *((one, "plac", "place") for one in LOGGERS.values()),
         *(
             (source, "pathh", "path")
             for source in map(dayfly.data.READERS.get, dayfly.data.READERS)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from dayfly.callbacks.base import Callback, RunView
 from dayfly.errors import RequestError
+from dayfly.misspelt import suggests
 
 if TYPE_CHECKING:
     from dayfly.specs.events import Event
@@ -93,6 +94,7 @@ class _FileLogger(EpochLogger):
         """The file's content."""
 
 
+@suggests
 class CSVLogger(_FileLogger):
     """Writes the history as CSV: a column a value, a row an epoch.
 
@@ -115,6 +117,7 @@ class CSVLogger(_FileLogger):
         return into.getvalue()
 
 
+@suggests
 class JSONLogger(_FileLogger):
     """Writes the history as lines of JSON, one an epoch.
 
@@ -132,6 +135,7 @@ class JSONLogger(_FileLogger):
         return "".join(f"{json.dumps(record)}\n" for record in history)
 
 
+@suggests
 class TensorBoardLogger(EpochLogger):
     """Writes event files of TensorBoard: a scalar a value, with the epoch as its step.
 
@@ -165,6 +169,7 @@ class TensorBoardLogger(EpochLogger):
         self._writer.close()
 
 
+@suggests
 class MLFlowLogger(EpochLogger):
     """Logs to MLflow: a metric a value, with the epoch as its step, in a run of the same name.
 
@@ -223,6 +228,7 @@ class MLFlowLogger(EpochLogger):
         self._client.set_terminated(self._run_id, status.get(ended, "KILLED"))
 
 
+@suggests
 class WandbLogger(EpochLogger):
     """Logs to Weights & Biases: a value a key, with the epoch as its step.
 

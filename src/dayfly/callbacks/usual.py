@@ -105,6 +105,7 @@ class ProgressBar(Callback):
         self.every_s = every_s
 
 
+@suggests
 class LearningRateMonitor(Callback):
     """Has the learning rate of each epoch's last step in the history, as `lr`.
 
