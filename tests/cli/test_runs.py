@@ -16,6 +16,8 @@ from dayfly.cli.flag_groups import GROUPS
 from dayfly.cli.flags import FUNCTION_FLAGS, TRAINING_FLAGS
 from dayfly.runs.directory import locked
 from dayfly.runs.report.side_by_side import ticks
+from dayfly.runs.steering import KeptRun
+from dayfly.wire.stores.base import StoreUnreachable
 from tests.runs.small import change_record
 
 RECORDED = Path(__file__).parents[1] / "reading" / "recorded" / "job"
@@ -59,6 +61,28 @@ def test_runs_are_filtered_and_sorted(here: Path) -> None:
     history = json.loads((RECORDED / "history.json").read_text())
     assert metric[0]["train_loss"] == history["epochs"][-1]["train_loss"]
     assert "one of began_at, run_id" in told("--sort", "nothing", code=2)
+
+
+def test_a_run_that_cannot_be_read_says_why(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "runs" / "a" / "history.json").write_text("{")
+    (here / "runs" / "b" / "run.json").write_text(json.dumps({"format": 3, "store": "file:///\0"}))
+
+    def no_answer(self: KeptRun) -> None:
+        raise StoreUnreachable("s3 does not answer")
+
+    b, a, _ = json.loads(told("--metric", "train_loss", "--json"))  # b does not say when it began
+    assert (a["status"], a["train_loss"]) == ("done", None)
+    assert "history.json is no JSON" in a["error"]
+    assert (b["status"], "a control character" in b["error"]) == ("damaged", True)
+    monkeypatch.setattr(KeptRun, "record", no_answer)
+    assert json.loads(told("--json"))[0]["status"] == "unreachable"
+    assert "s3 does not answer" in told()
+
+    def mistaken(self: KeptRun) -> None:
+        raise TypeError("a mistake of dayfly's own")
+
+    monkeypatch.setattr(KeptRun, "record", mistaken)
+    told(code=1)
 
 
 def test_a_run_that_was_killed_is_listed_with_the_epochs_that_it_told_of(here: Path) -> None:

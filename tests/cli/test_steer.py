@@ -84,8 +84,10 @@ def test_what_is_no_run_is_refused_and_what_is_damaged_is_listed(tmp_path: Path)
     assert command.run("runs", cwd=tmp_path).stdout.startswith("no runs in")
     (tmp_path / "runs" / "bad").mkdir(parents=True)
     (tmp_path / "runs" / "bad" / "run.json").write_text("{}")
-    (row,) = json.loads(command.run("runs", "--json", cwd=tmp_path).stdout)
-    assert (row["run_id"], row["status"]) == ("bad", "damaged")
+    (bad,) = json.loads(command.here("runs", "--json", cwd=tmp_path).stdout)
+    assert (bad["run_id"], bad["status"]) == ("bad", "damaged")
+    assert "run.json lacks 'format'" in bad["error"]
+    assert f"bad: {bad['error']}" in command.here("runs", cwd=tmp_path).stdout
 
 
 @pytest.mark.long

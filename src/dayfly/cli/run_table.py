@@ -18,11 +18,11 @@ from rich.table import Column, Table
 
 from dayfly.cli.outcome import narrow_table, say
 from dayfly.dataclass_json import dump
-from dayfly.errors import RequestError, in_short
+from dayfly.errors import RequestError
 from dayfly.life.leadership import HEAD
 from dayfly.life.reports import plain
 from dayfly.runs.directory import RECORD
-from dayfly.runs.record_kinds import read_any
+from dayfly.runs.record_kinds import as_any, read_any
 from dayfly.runs.removing import removable, remove_run
 from dayfly.runs.report.epoch_use import EpochUse, history_of
 from dayfly.runs.report.markup import shown, spoken, usd
@@ -30,23 +30,22 @@ from dayfly.runs.report.reading import read_history
 from dayfly.runs.report.side_by_side import compared, differing, measured, write_page
 from dayfly.runs.steering import KeptRun, directory_of, to_read
 from dayfly.wire.stores import open_store
-from dayfly.wire.stores.base import StoreError
+from dayfly.wire.stores.base import ObjectDamaged, StoreError
 
+#: What a run's result, or its last epoch, says of it.
+_FIGURES = ("epochs", "steps", "val_loss", "val_accuracy", "cost_usd")
 #: Columns by which runs can be sorted, beside metrics.
-_COLUMNS = (
-    *("began_at", "run_id", "status", "epochs", "steps"),
-    *("val_loss", "val_accuracy", "cost_usd"),
-)
+_COLUMNS = ("began_at", "run_id", "status", *_FIGURES)
+#: States of a run of which nothing can be read.
+_UNREAD = ("damaged", "unreachable")
 #: A row whose run says nothing of itself.
 _EMPTY: dict[str, Any] = {
     "run_id": None,
     "status": None,
     "error": None,
+    **dict.fromkeys(_FIGURES),
     "epochs": 0,
     "steps": 0,
-    "val_loss": None,
-    "val_accuracy": None,
-    "cost_usd": None,
     "began_at": 0.0,
     "directory": None,
 }
@@ -73,47 +72,43 @@ def rows_of(place: str) -> list[dict[str, Any]]:
 
 
 def _row(place: str) -> dict[str, Any]:
-    """What is known of a run; one whose coordinator was killed is "lost"."""
+    """What is known of a run; one whose coordinator was killed is "lost".
+
+    What cannot be read is "damaged", and a run whose store does not answer "unreachable"; `error`
+    says why, also where figures alone are missing.
+    """
+    row = {**_EMPTY, "run_id": place.rpartition("/")[2], "directory": place}
     try:
         kept = KeptRun.named(place) if "://" in place else KeptRun.in_directory(Path(place))
         if kept.store.stat(RECORD) is None and kept.store.stat(HEAD) is not None:
-            return _unbegun(place, kept.runner)
-        record = kept.record()
-        status = record["status"]
-        if status == "running" and kept.runner is None:
-            status = "lost"
-        result = record.get("result") or {}
-        if status in ("running", "lost"):
-            result = {**result, **_so_far(kept)}
-        return {
-            **{name: result.get(name, usual) for name, usual in _EMPTY.items()},
-            "run_id": record["run_id"],
-            "status": status,
-            "error": record.get("error"),
-            "began_at": float(record["began_at"]),
-            "directory": place,
-        }
-    except (RequestError, StoreError, LookupError, TypeError, ValueError, AttributeError) as error:
-        name = place.rpartition("/")[2]
-        damaged = {"run_id": name, "status": "damaged", "error": in_short(error)}
-        return {**_EMPTY, **damaged, "directory": place}
+            return row | _unbegun(kept.runner)
+        record = as_any(kept.record(), f"{place}/{RECORD}")
+        row |= {name: getattr(record, name) for name in ("run_id", "status", "error", "began_at")}
+        figures = {} if record.result is None else dump(record.result)
+        if record.status == "running":
+            row["status"] = "running" if kept.runner is not None else "lost"
+            try:
+                figures |= _so_far(kept)
+            except (RequestError, StoreError) as error:
+                row["error"] = str(error)
+    except (RequestError, ObjectDamaged) as error:
+        return row | {"status": "damaged", "error": str(error)}
+    except StoreError as error:
+        return row | {"status": "unreachable", "error": str(error)}
+    return row | {name: figures[name] for name in _FIGURES if name in figures}
 
 
 def _so_far(kept: KeptRun) -> dict[str, Any]:
-    """Figures of the last completed epoch of a run without a result; none if it is unreadable."""
-    try:
-        last = kept.last_epoch()
-    except (RequestError, StoreError):
-        return {}
+    """Figures of the last completed epoch of a run without a result."""
+    last = kept.last_epoch()
     return {} if last is None else {**last.record, "epochs": last.epoch, "steps": None}
 
 
-def _unbegun(place: str, runner: str | None) -> dict[str, Any]:
+def _unbegun(runner: str | None) -> dict[str, Any]:
     """Of a place in a store that a command took for a run, and has not written it yet."""
-    name = place.rpartition("/")[2]
     lost = "the command that was to begin it was killed before it had: remove what it left"
     status, error = ("lost", lost) if runner is None else ("starting", None)
-    return {**_EMPTY, "run_id": name, "status": status, "error": error, "directory": place}
+    return {"status": status, "error": error}
 
 
 def selected(
@@ -148,11 +143,17 @@ def selected(
 
 
 def _metrics(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Of the last epoch in a directory; None of a run in a store, or one without an epoch."""
+    """Of the last epoch in a directory; None of a run in a store, or one without an epoch.
+
+    Of a history that cannot be read, the row's `error`, too.
+    """
     place = row["directory"]
-    if not names or "://" in place or row["status"] == "damaged":
+    if not names or "://" in place or row["status"] in _UNREAD:
         return dict.fromkeys(names)
-    history = read_history(Path(place))
+    try:
+        history = read_history(Path(place))
+    except RequestError as error:
+        return {**dict.fromkeys(names), "error": str(error)}
     last: Mapping[str, Any] = history.epochs[-1] if history and history.epochs else {}
     return {name: last.get(name) for name in names}
 
@@ -182,11 +183,14 @@ def print_rows(
             _began(row["began_at"]),
         )
     console.print(table)
+    for row in rows:
+        if row["error"] is not None and row["status"] != "failed":
+            console.print(f"{row['run_id']}: {row['error']}", highlight=False, soft_wrap=True)
 
 
 def _began(at_s: float) -> str:
-    """For people; empty of a run that is damaged, which does not say."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s)) if at_s else ""
+    """For people; empty of a run that does not say."""
+    return time.strftime("%m-%d %H:%M", time.localtime(at_s)) if at_s else ""
 
 
 def _number(value: Any, digits: int) -> str:

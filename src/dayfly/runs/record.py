@@ -85,7 +85,7 @@ class RunRecord:
             )
         if kind != cls.kind:
             raise RequestError(f"{directory / RECORD}: kind is {kind!r}, which is none: {REMEDY}")
-        return read_as(cls, tree, directory)
+        return read_as(cls, tree, str(directory / RECORD))
 
     def ended(self, result: Result) -> Self:
         """The record of the run when this life is over."""
@@ -146,14 +146,18 @@ class RunRecord:
         return replace(self.settings, **changes)
 
 
-def read_as(kind: type[AnyRecord], tree: Mapping[str, Any], directory: Path) -> AnyRecord:
-    """Returns the record of what `read_record` gave, without its kind.
+def read_as(kind: type[AnyRecord], tree: Mapping[str, Any], place: str) -> AnyRecord:
+    """Returns the record of what `record_of` gave, without its kind.
+
+    Args:
+        kind: of record.
+        tree: from JSON.
+        place: of the `run.json`, for errors.
 
     Raises:
         RequestError: names the field that is damaged; or the file, if what it says was changed
             after it was written. Earlier versions wrote no digest.
     """
-    place = str(directory / RECORD)
     content = {name: value for name, value in tree.items() if name != _WHOLE}
     record = read(kind, content, place, remedy=REMEDY)
     if tree.get(_WHOLE, digest := _digest(content)) != digest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dayfly.catalogue.metering import FunctionUse
 from dayfly.dataclass_json import Real
@@ -92,8 +92,21 @@ def read_any(directory: Path) -> RunRecord:
 
     Raises RequestError if the directory holds no run, or its `run.json` is damaged.
     """
-    tree = read_record(directory)
-    kind = _KINDS.get(str(tree.pop("kind", JOB)))
+    return as_any(read_record(directory), str(directory / RECORD))
+
+
+def as_any(tree: Mapping[str, Any], place: str) -> RunRecord:
+    """Returns the record of a run of any kind, from JSON.
+
+    Args:
+        tree: as of `record_of`.
+        place: of the `run.json`, for errors.
+
+    Raises:
+        RequestError: it is damaged.
+    """
+    content = dict(tree)
+    kind = _KINDS.get(str(content.pop("kind", JOB)))
     if kind is None:
-        raise RequestError(f"{directory / RECORD}: kind is none of {', '.join(_KINDS)}: {REMEDY}")
-    return read_as(kind, tree, directory)
+        raise RequestError(f"{place}: kind is none of {', '.join(_KINDS)}: {REMEDY}")
+    return read_as(kind, content, place)

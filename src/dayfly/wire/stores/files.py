@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dayfly.errors import wrong_url
+from dayfly.errors import refuse_control_characters, wrong_url
 from dayfly.wire.outages import Traffic
 from dayfly.wire.stores.base import (
     UNFINISHED,
@@ -320,6 +320,8 @@ class StoreDirectory:
             status = self.directory.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise _cannot_read(f"directory {str(self.directory)!r}", error) from error
         return status.st_dev, status.st_ino
 
 
@@ -328,6 +330,7 @@ def open_files(url: str) -> FileStore:
     path = url.removeprefix("file://")
     if path == url or not path.startswith("/"):
         raise wrong_url("store", url, "give an absolute path, as in file:///path")
+    refuse_control_characters("store", url)
     return FileStore(Path(path))
 
 
