@@ -9,6 +9,7 @@ some of these files; of those that dayfly writes itself, a `remedy` says what to
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from dayfly.errors import RequestError
 
 #: The largest file that is read, in bytes, unless its reader says otherwise.
 LARGEST_BYTES = 64 * 2**20
+
+
+def cache_folder(name: str) -> Path:
+    """Returns where this user keeps what can be made again: `$XDG_CACHE_HOME/dayfly/<name>`."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "dayfly" / name
 
 
 def versioned(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from contextlib import closing
 from functools import partial
@@ -14,17 +15,24 @@ import torch
 from torch import nn
 
 import dayfly
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, RunFailed
+from dayfly.runs.evaluating.given import given
 from dayfly.training.order import Epochs
 from dayfly.training.slices import Slices
 from dayfly.training.sources import StreamSource
-from dayfly.training.streams import measured
+from dayfly.training.streams import MeasuredStream, measured
 from tests.runs import small
 
 datasets = pytest.importorskip("datasets")
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 pytestmark = pytest.mark.long
+
+
+@pytest.fixture(autouse=True)
+def _counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "counts"))
+
 
 #: Samples of each file, which is a shard.
 SIZES, SAMPLES = (10, 7, 12, 9), 38
@@ -101,6 +109,52 @@ def test_shards_of_files_are_read_by_those_who_need_them(tmp_path: Path) -> None
     assert seen[1][:5] != seen[1][5:], "shuffled anew in each epoch"
 
 
+def test_what_was_counted_is_kept_until_a_file_changes(tmp_path: Path) -> None:
+    paths, said, made = files(tmp_path), list[str](), list[int]()
+
+    def data() -> Any:
+        made.append(1)
+        return shuffled(stream(paths, tmp_path)), stream(paths[:1], tmp_path)
+
+    first = measured(job(data), said.append)
+    assert (len(said), len(made)) == (2, 2), "once to count, once to compare"
+    again = measured(job(data), said.append)
+    assert (len(said), len(made)) == (2, 3)
+    assert again.job.data.lengths == first.job.data.lengths  # type: ignore[union-attr]
+    assert again.made is not None
+    assert [len(one) for one in again.made] == [SAMPLES, SIZES[0]]
+    os.utime(paths[2])
+    measured(job(data), said.append)
+    assert len(said) == 3, "the training stream alone has that file"
+    (tmp_path / "counts/dayfly/streams").rename(tmp_path / "away")
+    (tmp_path / "counts/dayfly/streams").write_text("no directory")
+    measured(job(data), said.append)
+    assert "cannot be kept" in said[-1]
+
+
+def test_a_stream_that_has_more_than_was_counted_fails(tmp_path: Path) -> None:
+    paths = files(tmp_path)
+    counted = MeasuredStream(stream(paths, tmp_path), (10, 7, 11, 9), counted=True)
+    assert len(list(counted.shard(4, 1))) == 7
+    with pytest.raises(RunFailed, match="has more than the 11 samples that were counted"):
+        list(counted.shard(4, 2))
+    assert len(list(MeasuredStream(stream(paths, tmp_path), (1,) * 4))) == SAMPLES
+
+
+def test_an_evaluation_counts_what_it_reads(tmp_path: Path) -> None:
+    paths, said = files(tmp_path), list[str]()
+    trained = job(lambda: (stream(paths, tmp_path), stream(paths[1:], tmp_path)))
+    found = given(None, trained, labels_needed=True, paired=False, note=said.append)
+    assert found.samples == SAMPLES - SIZES[0]
+    assert said == [
+        "the validation stream says no length: its 3 shards are read once to count samples"
+    ]
+    paired = given(None, trained, labels_needed=False, paired=True, note=said.append)
+    assert (paired.samples, len(said)) == (found.samples, 1)
+    sample, nothing = paired.tried[0]
+    assert (sorted(sample), nothing) == (["x", "y"], 0)
+
+
 # Each of eight functions imports `datasets`, in 1 s of CPU. What a worker that starts again reads
 # is in tests/training/test_streams.py, and what it reads of these streams above.
 @pytest.mark.slow
@@ -127,5 +181,14 @@ def test_streams_of_datasets_in_memory(tmp_path: Path) -> None:
     assert len(measured(job(lambda: (missing.to_iterable_dataset(), rows))).job.data()[0]) == 9  # type: ignore[operator]
     with pytest.raises(RequestError, match=r"other samples when it is made again.*shuffle\(\)"):
         measured(job(lambda: [one.shuffle(buffer_size=9) for one in (data()[0], data()[0])]))
+    # The first samples of all are alike, those of the second shard are not.
+    drawn = iter(range(99))
+
+    def new() -> Any:
+        some = [{"x": [0.0] * 11 + [float(next(drawn))] * 11, "y": [0] * 22} for _ in range(2)]
+        return [datasets.Dataset.from_dict(one).to_iterable_dataset(num_shards=2) for one in some]
+
+    with pytest.raises(RequestError, match="other samples when it is made again"):
+        measured(job(new))
     with pytest.raises(RequestError, match="the job's validation Dataset is empty"):
         measured(job(lambda: (rows, data()[0].filter(lambda sample: sample["x"] < 0))))

@@ -22,6 +22,7 @@ from dayfly.catalogue.metering import FunctionUse
 from dayfly.data.base import paths_of
 from dayfly.errors import RequestError
 from dayfly.job import Job
+from dayfly.json_files import cache_folder
 from dayfly.life.platforms.base import Ended
 from dayfly.planning.choose.front import Point, dollars, seconds
 from dayfly.planning.conditions import MOST_PACE
@@ -144,7 +145,7 @@ def auto_plan(
     sizes = _sizes(given, known)
     for size in sizes:
         checked_settings(**settings, memory_mib=size)
-    file = _cache() / f"{name}-{_digest(job, code, settings, sizes)[:16]}.json"
+    file = cache_folder("profiles") / f"{name}-{_digest(job, code, settings, sizes)[:16]}.json"
     profile, why = _at_hand(file)
     measured_s, used = None, list[FunctionUse]()
     if profile is None:
@@ -192,11 +193,6 @@ def _sizes(given: Mapping[str, Any], known: Catalogue) -> tuple[int, ...]:
         return (_USUAL_MIB,)
     sizes = usual_sizes(known.platform(given["imitate"]))
     return tuple(size for size in sizes if size >= _LEAST_MIB)[:_SIZES] or sizes[-1:]
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "dayfly" / "profiles"
 
 
 def _digest(job: Job, code: Path | None, settings: Mapping[str, Any], sizes: Sequence[int]) -> str:

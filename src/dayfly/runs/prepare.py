@@ -42,7 +42,8 @@ from dayfly.training.state import (
     model_tensors,
     trained_names,
 )
-from dayfly.training.streams import Lengths, lengths_of
+from dayfly.training.stream_counts import Lengths
+from dayfly.training.streams import lengths_of
 
 
 @dataclass(frozen=True, slots=True)

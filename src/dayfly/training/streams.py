@@ -2,13 +2,16 @@
 
 A stream says so itself, by a `__len__` or by `shard_lengths`; those of Hugging Face say neither.
 Theirs are counted where a job begins, and the lengths travel with the job, so that workers and a
-run that goes on need not count again.
+run that goes on need not count again. Each worker makes the stream anew, so it is made twice there,
+and the first samples of its shards are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -17,17 +20,19 @@ import torch
 from torch.utils._pytree import tree_flatten
 from torch.utils.data import IterableDataset
 
-from dayfly.errors import DayflyError, RequestError, in_short
+from dayfly.errors import DayflyError, RequestError, RunFailed, in_short
 from dayfly.job import Job
+from dayfly.training import stream_counts
 from dayfly.training.randomness import DATA, seeded
 from dayfly.training.shard_order import ShardOrder
+from dayfly.training.stream_counts import Lengths, StreamCount
 
-#: Samples by which two makings of a stream are compared.
-_COMPARED = 8
+#: Samples of a shard by which two makings of a stream are compared, and shards at most.
+_COMPARED, _COMPARED_SHARDS = 8, 16
+#: After the last sample.
+_END = object()
 #: Rows that are counted at once.
 _ROWS = 10_000
-
-Lengths = tuple[int, ...]
 
 
 def lengths_of(dataset: Any) -> Lengths:
@@ -71,17 +76,29 @@ class MeasuredStream(IterableDataset):  # type: ignore[type-arg]
     Args:
         stream: of samples.
         shard_lengths: samples of each shard; of a stream without shards, those of all.
+        counted: whether they were counted: it then fails, by RunFailed, if a shard has more. That
+            one has less, its reader finds.
     """
 
-    def __init__(self, stream: Any, shard_lengths: Lengths) -> None:
+    def __init__(self, stream: Any, shard_lengths: Lengths, *, counted: bool = False) -> None:
         self._stream = stream
         self.shard_lengths = shard_lengths
+        self._counted = counted
 
     def __len__(self) -> int:
         return sum(self.shard_lengths)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._stream)
+        samples, left = iter(self._stream), len(self)
+        for sample in samples:
+            left -= 1
+            if self._counted and not left and next(samples, _END) is not _END:
+                raise RunFailed(
+                    f"a shard of the job's stream has more than the {len(self)} samples that were "
+                    "counted: its data changed since, so put back what they were, or begin the run "
+                    "anew"
+                )
+            yield sample
 
     @property
     def num_shards(self) -> int:
@@ -90,7 +107,8 @@ class MeasuredStream(IterableDataset):  # type: ignore[type-arg]
 
     def shard(self, num_shards: int, index: int) -> Any:
         """One shard of the stream."""
-        return self._stream.shard(num_shards=num_shards, index=index)
+        one = self._stream.shard(num_shards=num_shards, index=index)
+        return MeasuredStream(one, self.shard_lengths[index : index + 1], counted=self._counted)
 
     def set_epoch(self, epoch: int) -> None:
         """Tells the stream, if it wants to know."""
@@ -113,9 +131,15 @@ class MeasuredData:
         self.lengths = lengths
 
     def __call__(self) -> tuple[Any, Any]:
+        return self.of(self.data())
+
+    def of(self, made: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Returns what the function made, with lengths."""
         first, second = (
-            one if lengths is None else MeasuredStream(one, lengths)
-            for one, lengths in zip(self.data(), self.lengths, strict=True)
+            one
+            if lengths is None
+            else MeasuredStream(one, lengths, counted=not hasattr(one, "shard_lengths"))
+            for one, lengths in zip(made, self.lengths, strict=True)
         )
         return first, second
 
@@ -125,8 +149,7 @@ class Measured(NamedTuple):
 
     Args:
         job: the job.
-        made: what its data function returned, of which nothing was read; None: it has none, or is
-            to be called again.
+        made: what its data function returned; None: it has none, or it is to be called again.
     """
 
     job: Job
@@ -137,7 +160,8 @@ def measured(job: Job, note: Callable[[str], None] = lambda text: None) -> Measu
     """Returns a job whose streams all have lengths, which are counted where nobody says them.
 
     Only streams with `num_shards` and `shard` are counted, as those of Hugging Face; of others it
-    is not known whether they end.
+    is not known whether they end. What was counted is kept (`stream_counts`), and taken again for a
+    stream that is the same.
 
     Args:
         job: any; one whose data are no streams is returned as it is.
@@ -149,22 +173,28 @@ def measured(job: Job, note: Callable[[str], None] = lambda text: None) -> Measu
     if not callable(job.data):
         return Measured(job, None)
     data = cast("Callable[[], Any]", job.data)
-    with seeded(DATA, job.seed):
-        made = _made(data)
-        if made is None or not any(map(_is_unmeasured, made)):
-            return Measured(job, made)
-        lengths = tuple(
-            _measure(one, name, note) if _is_unmeasured(one) else None
-            for one, name in zip(made, ("training", "validation"), strict=True)
-        )
-    first, second = _first_samples(job, data, lengths), _first_samples(job, data, lengths)
-    for one, other, name in zip(first, second, ("training", "validation"), strict=True):
-        if not _alike(one, other):
-            raise RequestError(
-                f"the job's {name} stream gives other samples when it is made again, as each "
-                "worker makes it: give its shuffle() a seed"
-            )
-    return Measured(replace(job, data=MeasuredData(data, cast("Any", lengths))), None)
+
+    def make() -> tuple[Any, Any] | None:
+        with seeded(DATA, job.seed):
+            return _made(data)
+
+    made = make()
+    if made is None or not any(map(_is_unmeasured, made)):
+        return Measured(job, made)
+    twice = cache(make)
+
+    def again(side: int) -> Any:
+        return (twice() or ())[side]
+
+    alike = made[0] is made[1]  # then it is counted once, as the validation
+    lengths = [
+        _measure(one, name, job.seed, partial(again, side), note)
+        if _is_unmeasured(one) and (side or not alike)
+        else None
+        for side, (one, name) in enumerate(zip(made, ("training", "validation"), strict=True))
+    ]
+    counted = MeasuredData(data, (lengths[1 if alike else 0], lengths[1]))
+    return Measured(replace(job, data=counted), counted.of(made))
 
 
 def _made(data: Callable[[], Any]) -> tuple[Any, Any] | None:
@@ -184,21 +214,42 @@ def _is_unmeasured(dataset: Any) -> bool:
     return isinstance(dataset, IterableDataset) and counts and not hasattr(dataset, "__len__")
 
 
-def _measure(stream: Any, name: str, note: Callable[[str], None]) -> Lengths:
-    count = _shards(stream)
-    if hasattr(stream, "shard_lengths"):
-        lengths = lengths_of(stream)
-    else:
-        note(
-            f"the {name} stream says no length: its {count} "
-            f"{'shards are' if count > 1 else 'shard is'} read once to count samples"
-        )
-        try:
+def _measure(
+    stream: Any, name: str, seed: int, again: Callable[[], Any], note: Callable[[str], None]
+) -> Lengths:
+    """Returns the samples of each shard. again: makes the stream once more.
+
+    What was counted of a stream with this identity, whose samples begin so, needs no other look: an
+    order that each making draws anew is part of the identity, or of the samples.
+    """
+    count, says = _shards(stream), hasattr(stream, "shard_lengths")
+    identity = None if says else stream_counts.identity(stream)
+    try:
+        first = _first_samples(stream, count, seed)
+        known = stream_counts.recall(identity, note)
+        if known is not None and known.first == first and len(known.lengths) == count:
+            return known.lengths
+        if says:
+            lengths = lengths_of(stream)
+        else:
+            note(
+                f"the {name} stream says no length: its {count} "
+                f"{'shards are' if count > 1 else 'shard is'} read once to count samples"
+            )
             lengths = tuple(_count(stream, count, shard) for shard in range(count))
-        except Exception as error:
-            raise RequestError(f"the job's {name} stream fails: {in_short(error)}") from error
+        same = first == _first_samples(again(), count, seed)
+    except DayflyError:
+        raise
+    except Exception as error:
+        raise RequestError(f"the job's {name} stream fails: {in_short(error)}") from error
     if not sum(lengths):
         raise RequestError(f"the job's {name} Dataset is empty: it needs at least one sample")
+    if not same:
+        raise RequestError(
+            f"the job's {name} stream gives other samples when it is made again, as each "
+            "worker makes it: give its shuffle() a seed"
+        )
+    stream_counts.keep(identity, StreamCount(lengths=lengths, first=first), note)
     return lengths
 
 
@@ -211,32 +262,32 @@ def _count(stream: Any, count: int, shard: int) -> int:
     return sum(1 for _ in one)
 
 
-def _first_samples(job: Job, data: Callable[[], Any], lengths: Sequence[Any]) -> list[list[Any]]:
-    """Of each stream that was measured the first samples, of streams that are made for that."""
-    with seeded(DATA, job.seed):
-        made = _made(data) or ()
-        return [
-            [] if known is None else list(islice(one, _COMPARED))
-            for one, known in zip(made, lengths, strict=True)
-        ]
+def _first_samples(stream: Any, count: int, seed: int) -> str:
+    """Returns a digest of the first samples of shards, spread evenly over all of them.
+
+    What has no bytes of its own, such as an object of another library, does not count.
+    """
+    chosen = np.unique(np.linspace(0, count - 1, min(count, _COMPARED_SHARDS), dtype=np.int64))
+    digest = hashlib.sha256()
+    with seeded(DATA, seed):
+        for shard in chosen.tolist():
+            one = stream.shard(num_shards=count, index=shard) if count > 1 else stream
+            leaves, shape = tree_flatten(list(islice(one, _COMPARED)))
+            digest.update(str(shape).encode())
+            for leaf in leaves:
+                digest.update(_bytes(leaf))
+    return digest.hexdigest()
 
 
-def _alike(some: list[Any], others: list[Any]) -> bool:
-    """Whether samples are equal, as far as they can be compared."""
-    (leaves, shape), (other_leaves, other_shape) = tree_flatten(some), tree_flatten(others)
-    return shape == other_shape and all(map(_equal, leaves, other_leaves))
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Whether they are, NaN to NaN included; what cannot be compared is taken to be equal."""
-    if isinstance(one, (torch.Tensor, np.ndarray)):
-        if type(one) is not type(other) or one.shape != other.shape:
-            return False
-        same: Any = (one == other) | ((one != one) & (other != other))
-        return bool(same.all())
-    if not isinstance(one, (int, float, str, bytes)):
-        return True
-    return bool(one == other or (one != one and other != other))
+def _bytes(leaf: Any) -> bytes:
+    if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+        flat = leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return f"{leaf.dtype} {tuple(leaf.shape)}".encode() + flat.tobytes()
+    if isinstance(leaf, np.ndarray):
+        if leaf.dtype.hasobject:
+            return b"".join(map(_bytes, leaf.ravel().tolist()))
+        return f"{leaf.dtype} {leaf.shape}".encode() + leaf.tobytes()
+    return repr(leaf).encode() if isinstance(leaf, (int, float, str, bytes)) else b""
 
 
 def said_of(lengths: Lengths, workers: int) -> str | None:

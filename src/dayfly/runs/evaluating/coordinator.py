@@ -100,7 +100,7 @@ class EvaluationRequest:
 
     def test(self, data: Any) -> dict[str, float | None]:
         """Returns the loss and the metrics of some data; see `Run.test`."""
-        found = given(data, self.job, labels_needed=True, paired=False)
+        found = given(data, self.job, labels_needed=True, paired=False, note=self._display.note)
         with self._evaluated(TEST, found, self._record.weighting) as (store, evaluated):
             measured = json.loads(store.get(MEASURED))
         values = result_of(measured, self._record.weighting.logged)
@@ -117,7 +117,7 @@ class EvaluationRequest:
             )
         own = self.job.infer is not None or step is not None
         needed = self.job.infer is None and step is not None
-        found = given(data, self.job, labels_needed=needed, paired=not own)
+        found = given(data, self.job, labels_needed=needed, paired=not own, note=self._display.note)
         changes: dict[str, Any] = {"metrics": {NAME: Outputs()}}
         if own:
             plain = None if isinstance(step, Mapping) else step
@@ -135,6 +135,10 @@ class EvaluationRequest:
     def _record(self) -> Record:
         return Record.load(self.directory)
 
+    @property
+    def _display(self) -> Display:
+        return _Told(StandardError()) if self.progress else Display()
+
     @contextmanager
     def _evaluated(
         self, kind: str, found: Given, weighting: Weighting
@@ -145,7 +149,7 @@ class EvaluationRequest:
         settings = trained.settings.changed(**{**_OF_TRAINING, **beside, **self.changes})
         for each in settings.kinds:
             resources_of(each)  # before anything is made
-        display = _Told(StandardError()) if self.progress else Display()
+        display = self._display
         run_id, made = new_run_id(kind), made_here()
         with (
             StopSignals() as signals,

@@ -73,16 +73,25 @@ class Both:
 class Second:
     """A job's data function: the validation half of another one's, on both sides."""
 
-    def __init__(self, data: Callable[[], Any], *, paired: bool) -> None:
+    def __init__(self, data: Callable[[], Any]) -> None:
         self.data = data
-        self._paired = paired
 
     def __call__(self) -> tuple[Any, Any]:
         made = self.data()
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise RequestError("the data function must return (train, validation) Datasets")
-        dataset = as_pairs(made[1]) if self._paired else made[1]
-        return dataset, dataset
+        return made[1], made[1]
+
+
+class Pairs:
+    """A job's data function: another one's Datasets, with samples (x, y)."""
+
+    def __init__(self, data: Callable[[], Any]) -> None:
+        self.data = data
+
+    def __call__(self) -> tuple[Any, Any]:
+        first, second = map(as_pairs, self.data())
+        return first, second
 
 
 class Paired(torch.utils.data.Dataset):  # type: ignore[type-arg]
@@ -126,7 +135,14 @@ def _pair(sample: Any) -> Any:
     return sample, 0
 
 
-def given(data: Any, job: Job, *, labels_needed: bool, paired: bool) -> Given:
+def given(
+    data: Any,
+    job: Job,
+    *,
+    labels_needed: bool,
+    paired: bool,
+    note: Callable[[str], None] = lambda text: None,
+) -> Given:
     """The samples of what a user gave.
 
     Args:
@@ -135,6 +151,7 @@ def given(data: Any, job: Job, *, labels_needed: bool, paired: bool) -> Given:
         labels_needed: whether samples without targets are refused.
         paired: whether the model and a loss take samples (x, y); else a step takes them as they
             are.
+        note: is told what is counted.
 
     Raises:
         RequestError: it is in none of the forms, or cannot be read.
@@ -154,18 +171,20 @@ def given(data: Any, job: Job, *, labels_needed: bool, paired: bool) -> Given:
     if isinstance(data, (tuple, list)) and len(data) == 2 and all(map(_is_array, data)):
         return _of_arrays(data[0], data[1], job, labels_needed=labels_needed)
     if callable(data) and not hasattr(data, "__getitem__"):
-        own = cast("Callable[[], Any]", measured(replace(job, data=data)).job.data)
-        source: Callable[[], Any] = Second(own, paired=paired)
+        source: Callable[[], Any] = Second(data)
     elif hasattr(data, "__getitem__") and hasattr(data, "__len__"):
-        source = Both(as_pairs(data) if paired else data)
+        source = Both(data)
     else:
         raise RequestError(
             f"the data is a {type(data).__name__}: give what a Job takes as data, a Dataset with "
             "__len__ and __getitem__, an array of samples, or a pair (x, y) of arrays"
         )
     # Transforms are for arrays: a Dataset transforms its samples itself.
-    job = replace(job, data=source, transform=None, eval_transform=None)
-    found = Data.of(job)
+    job, made = measured(replace(job, data=source, transform=None, eval_transform=None), note)
+    if paired:
+        job = replace(job, data=Pairs(cast("Callable[[], Any]", job.data)))
+        made = made and (as_pairs(made[0]), as_pairs(made[1]))
+    found = Data.of(job, made)
     return Given(job, None, found.validation, found.unseen, labelled=True)
 
 
