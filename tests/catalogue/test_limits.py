@@ -138,6 +138,20 @@ def test_vcpus() -> None:
     assert line.one_vcpu_mib == 1000
 
 
+def test_what_goes_with_a_part_of_a_gpu() -> None:
+    t4 = Catalogue().platform("alibaba-fc-t4")
+    t4.check(memory_mib=8192, vcpus=2, gpu_share=0.25)
+    t4.check(memory_mib=32768, vcpus=8, gpu_share=1.0)
+    with pytest.raises(
+        RequestError, match=r"of 8256 MiB with 0.25 of a GPU: give at most 8192 MiB"
+    ):
+        t4.check(memory_mib=8256, gpu_share=0.25)
+    with pytest.raises(
+        RequestError, match=r"of 2.05 vCPUs with 0.25 of a GPU: give at most 2 vCPU"
+    ):
+        t4.check(vcpus=2.05, gpu_share=0.25)
+
+
 def test_bandwidth_lies_between_the_measured_sizes() -> None:
     known = platform(
         uplink_by_memory=((1000, 10e6), (2000, 30e6)),

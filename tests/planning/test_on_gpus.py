@@ -113,14 +113,15 @@ def test_every_type_and_every_place_is_known() -> None:
 def test_a_profile_has_a_size_for_each_share() -> None:
     made = on_t4()
     assert load_profile(dump_profile(made)) == made
-    assert [(one.memory_mib, one.gpu_share) for one in made.sizes[3:7]] == [
-        (4096, 0.5), (4096, 1.0), (8192, 1 / 16), (8192, 1 / 8)
-    ]  # fmt: skip
+    found = [(one.memory_mib, one.gpu_share) for one in made.sizes]
+    wanted = [(4096, 1 / 8), (4096, 1 / 4), (4096, 1 / 2), (4096, 1.0)]
+    wanted += [(8192, 1 / 4), (8192, 1 / 2), (8192, 1.0)]
+    assert found == wanted, "with 1 GB of a T4 come 2 GB of memory at most"
     assert made.gpu is not None
     assert (made.gpu.type, made.gpu.memory_mib, made.gpu.derived) == ("T4", 16384, True)
     quarter, whole = made.size(4096, None, 0.25), made.size(4096, None, 1.0)
     assert quarter.forward[0].each == pytest.approx(4 * whole.forward[0].each)
-    with pytest.raises(RequestError, match=r"4096 MiB and 0.3 of a GPU: it has 4096 MiB and 0.06"):
+    with pytest.raises(RequestError, match=r"4096 MiB and 0.3 of a GPU: it has 4096 MiB and 0.12"):
         made.size(4096, None, 0.3)
     with pytest.raises(RequestError, match="give gpu and each size a gpu_share, or neither"):
         load_profile(dump_profile(replace(made, gpu=None)))
@@ -177,7 +178,8 @@ def test_a_share_is_chosen() -> None:
     chosen = found.chosen.plan.candidate.settings
     if not chosen.cut:
         tried = {one.other for one in knobs(found) if one.setting == "GPU"}
-        assert tried == {f"{one:g}" for one in gpu_shares(T4) if one != chosen.gpu_share}
+        sizes = [one for one in on_t4().sizes if one.memory_mib == chosen.memory_mib]
+        assert tried == {f"{one.gpu_share:g}" for one in sizes if one.gpu_share != chosen.gpu_share}
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -55,6 +55,8 @@ class FunctionPlatform:
         gpus: number of GPUs of a function.
         gpu_memory_mib: memory of one GPU.
         gpu_memory_step_mib: steps in which a part of a GPU can be had.
+        memory_max_per_gpu_mib: most MiB of a function for each MiB of its part of a GPU.
+        vcpus_max_per_gpu_gb: most vCPUs of a function for each GB of its part of a GPU.
         gpu_facts: what is published of that type; None: the catalogue does not know it.
     """
 
@@ -90,6 +92,8 @@ class FunctionPlatform:
     gpus: int | None = None
     gpu_memory_mib: int | None = None
     gpu_memory_step_mib: int | None = None
+    memory_max_per_gpu_mib: float | None = None
+    vcpus_max_per_gpu_gb: float | None = None
     gpu_facts: GpuFacts | None = None
 
     def __post_init__(self) -> None:
@@ -205,6 +209,12 @@ class FunctionPlatform:
         step = self._gpu_step
         return 1.0 if share is None or step is None else min(1.0, ceil_to(share, step))
 
+    def most_mib_beside_gpu(self, share: float | None) -> float:
+        """Returns the most MiB of a function with this share of a GPU; infinite: any size."""
+        if share is None or self.memory_max_per_gpu_mib is None:
+            return math.inf
+        return self._part_mib(share) * self.memory_max_per_gpu_mib
+
     def check(
         self,
         *,
@@ -232,6 +242,7 @@ class FunctionPlatform:
         """
         if gpu_share is not None:
             self._check_gpu(gpu_share)
+            self._check_beside_gpu(gpu_share, memory_mib, vcpus)
         if memory_mib is not None and not self._has_size(memory_mib):
             raise RequestError(
                 f"{self.name} has no functions of {memory_mib} MiB: give {self._sizes()}"
@@ -278,6 +289,27 @@ class FunctionPlatform:
             raise RequestError(
                 f"{self.name} has no functions with {share:g} of a GPU: give a multiple of {step:g}"
             )
+
+    def _check_beside_gpu(
+        self, share: float, memory_mib: float | None, vcpus: float | None
+    ) -> None:
+        """With a part of a GPU there is no more memory, and no more vCPUs, than belong to it."""
+        for asked, most, unit in (
+            (memory_mib, self.most_mib_beside_gpu(share), "MiB"),
+            (
+                vcpus,
+                self._part_mib(share) / 1024 * (self.vcpus_max_per_gpu_gb or math.inf),
+                "vCPUs",
+            ),
+        ):
+            if asked is not None and asked > most * (1 + 1e-9):
+                raise RequestError(
+                    f"{self.name} has no functions of {asked:g} {unit} with {share:g} of a GPU: "
+                    f"give at most {most:g} {unit}, or a larger share"
+                )
+
+    def _part_mib(self, share: float) -> float:
+        return share * (self.gpu_memory_mib or math.inf)
 
     def _step_mib(self, memory_mib: float) -> int:
         if self.memory_steps_mib is not None:

@@ -19,7 +19,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from itertools import product
 
 from dayfly.catalogue.gpu import gpu_shares
 from dayfly.catalogue.platform import FunctionPlatform
@@ -142,7 +141,8 @@ def profile_of(
 
     Args:
         every_kind: where vCPUs are sold apart from memory, with each number that it can be had
-            with, and with each share of a GPU; else with the fewest, and a whole one.
+            with, and with each share of a GPU that goes with the size; else with the fewest, and a
+            whole one.
         gpu_share: that one alone.
     """
     if not memory_mib:
@@ -155,8 +155,8 @@ def profile_of(
         shares = gpu_shares(platform) if every_kind and gpu_share is None else (gpu_share or 1.0,)
     elif gpu_share is not None:
         platform.check(gpu_share=gpu_share)
-    for size, share in product(sizes, shares):
-        platform.check(memory_mib=size, gpu_share=share)
+    for size in sizes:
+        platform.check(memory_mib=size, gpu_share=shares[-1])
     of_the_job = {one.name: getattr(facts, one.name) for one in fields(facts)}
     return Profile(
         **of_the_job,
@@ -169,6 +169,7 @@ def profile_of(
             for size in sizes
             for given in (_each_vcpus(platform, size, assumed) if every_kind else [assumed])
             for share in shares
+            if size <= platform.most_mib_beside_gpu(share)
         ),
         fit=_fit(facts, platform, sizes, assumed) if gpu is None else None,
         gpu=gpu,

@@ -65,13 +65,14 @@ def is_pattern(store: str) -> bool:
     return "*" in store
 
 
-def usual_sizes(platform: FunctionPlatform) -> tuple[int, ...]:
-    """Memory sizes to look at; a machine has one."""
+def usual_sizes(platform: FunctionPlatform, gpu_share: float | None = None) -> tuple[int, ...]:
+    """Memory sizes to look at, with this share of a GPU; a machine has one."""
     if is_machine(platform) and platform.memory_max_mib is not None:
         return (platform.memory_max_mib,)
     least, most = platform.memory_min_mib or 1, platform.memory_max_mib
     if most is None:
         most = int(max((mib for _, mib in platform.memory_max_by_vcpus or ()), default=_SIZES[-1]))
+    most = int(min(most, platform.most_mib_beside_gpu(gpu_share)))
     found = {platform.next_size_mib(size) for size in _SIZES if least <= size <= most}
     return tuple(sorted(found | {most} if most < _SIZES[-1] else found))
 

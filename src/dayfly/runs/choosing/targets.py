@@ -223,6 +223,7 @@ class _Made:
     def _of(self, platform: FunctionPlatform, store: str, said: dict[str, Any]) -> list[Target]:
         notes = []
         words = derived(platform, self.known)
+        share = None if self.gpu is None else self.gpu.share
         if self.everywhere:
             one = StoreFacts(name=store, latency_s=0.0)  # types of servers have latencies
             if not is_pattern(store):
@@ -238,10 +239,10 @@ class _Made:
             profile_of,
             self.facts,
             platform,
-            memory_mib=self.memory_mib or usual_sizes(platform),
+            memory_mib=self.memory_mib or usual_sizes(platform, share),
             assumed=Assumed(**said),
             every_kind=True,
-            gpu_share=None if self.gpu is None else self.gpu.share,
+            gpu_share=share,
         )
         found = _over_each(over, platform, store, self.most_workers, self.known)
         return [replace(target, notes=tuple(notes), derived=words) for target in found]
