@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.rows import Value
+from dayfly.cli.outcome import narrow_table
 from dayfly.errors import RequestError
 
 FILE = "dayfly.toml"
@@ -109,7 +109,10 @@ def print_entry(name: str | None, given: Path | None) -> None:
         everything = ", ".join(one for names in entries.values() for one in names)
         raise RequestError(f"the catalogue has no {name!r}: give one of {everything}")
     for folder in folders:
-        table = Table("value of", "", "as of", title=f"{name} ({folder[:-1]})")
+        table = narrow_table(f"{name} ({folder[:-1]})")
+        for head in ("value of", ""):
+            table.add_column(head, overflow="fold")
+        table.add_column("as of", no_wrap=True)
         table.add_column("source", overflow="fold")
         for key, row in known.rows(folder, name).items():
             own_mark = "your own: " if row.own else ""

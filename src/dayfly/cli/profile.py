@@ -16,7 +16,7 @@ from rich.text import Text
 from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
-from dayfly.cli.outcome import DONE, ActionFailure, attempt
+from dayfly.cli.outcome import DONE, ActionFailure, attempt, narrow_table
 from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
 from dayfly.job import Job
@@ -172,14 +172,12 @@ def show(profile: Profile, console: Console) -> None:
 
 def _layers(profile: Profile) -> Table:
     samples = _most(profile.sizes[0])
-    table = Table(
-        title=f"{profile.job}: layers; activations and output of one sample; "
-        f"ms forward + backward of {samples}",
-        title_justify="left",
-    )
-    table.add_column("layer")
-    for name in ("parameters", "activations", "output", *map(_memory, profile.sizes)):
-        table.add_column(name, justify="right")
+    table = narrow_table(f"{profile.job}: layers, activations and output of one sample")
+    table.add_column("layer", overflow="fold")
+    for name in ("parameters", "activations", "output"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for size in profile.sizes:
+        table.add_column(_memory(size), justify="right")
     for number, layer in enumerate(profile.layers[:_SHOWN]):
         sizes = (layer.parameters, layer.activations, layer.output)
         times = (
@@ -191,34 +189,36 @@ def _layers(profile: Profile) -> Table:
         table.add_row(Text(layer.name), *map(_bytes, sizes), *times)
     if (more := len(profile.layers) - _SHOWN) > 0:
         table.add_row(f"and {more} more")
+    table.caption = f"by memory: ms of {samples} samples forward + backward"
+    table.caption_justify = "left"
     return table
 
 
 def _sizes(profile: Profile) -> Table:
-    table = Table(title="functions, and their connection to the store", title_justify="left")
-    table.add_column("")
+    table = narrow_table("functions, and their connection to the store")
+    table.add_column("", min_width=24)
     for size in profile.sizes:
         table.add_column(_memory(size), justify="right")
     trained = sum(layer.trained for layer in profile.layers)
     rows: dict[str, Callable[[SizeProfile], str]] = {
-        "CPU": lambda size: "any" if size.cpu_cores is None else f"{size.cpu_cores:.3g} cores",
-        "forward and backward": _computing,
-        "reading samples": lambda size: _ms(size.data(_most(size))),
-        "optimizer's step": lambda size: _ms(size.apply(trained)),
-        "rest of a step": lambda size: _spread(size.step_s),
+        "CPU, cores": lambda size: "any" if size.cpu_cores is None else f"{size.cpu_cores:.3g}",
+        "forward and backward, ms": _computing,
+        "reading samples, ms": lambda size: _ms(size.data(_most(size))),
+        "optimizer's step, ms": lambda size: _ms(size.apply(trained)),
+        "rest of a step, ms": lambda size: _spread(size.step_s),
         "slower while messages travel": lambda size: f"x {size.beta.value:.2f}",
         "slower while others compute": lambda size: (
             f"x {size.crowd.value:.2f}" if size.crowd_cores else "not measured"
         ),
         "variation of a pass": lambda size: f"{100 * size.jitter:.1f}%",
-        "start of a function": lambda size: _spread(size.init_s),
-        "from there to the first step": lambda size: _spread(size.start_s),
-        "from the last step to its end": lambda size: _spread(size.end_s),
-        "memory without a model": lambda size: f"{size.base_mib.value:.0f} MiB",
-        "latency up": lambda size: _spread(size.up.latency_s),
-        "latency down": lambda size: _spread(size.down.latency_s),
-        "throughput up": lambda size: _rate(size.up.peak_bytes_per_s),
-        "throughput down": lambda size: _rate(size.down.peak_bytes_per_s),
+        "start of a function, ms": lambda size: _spread(size.init_s),
+        "from there to the first step, ms": lambda size: _spread(size.start_s),
+        "from the last step to its end, ms": lambda size: _spread(size.end_s),
+        "memory without a model, MiB": lambda size: f"{size.base_mib.value:.0f}",
+        "latency up, ms": lambda size: _spread(size.up.latency_s),
+        "latency down, ms": lambda size: _spread(size.down.latency_s),
+        "throughput up, MB/s": lambda size: _rate(size.up.peak_bytes_per_s),
+        "throughput down, MB/s": lambda size: _rate(size.down.peak_bytes_per_s),
     }
     for name, cell in rows.items():
         table.add_row(name, *(cell(size) for size in profile.sizes))
@@ -247,15 +247,15 @@ def _spread(figure: Figure) -> str:
     """In ms, with the quartiles."""
     if figure.count < 2:
         return _ms(figure.value)
-    return f"{_ms(figure.value)} ({1000 * figure.low:.3g}-{1000 * figure.high:.3g})"
+    return f"{_ms(figure.value)} ({_ms(figure.low)}-{_ms(figure.high)})"
 
 
 def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms"
+    return f"{1000 * seconds:.3g}"
 
 
 def _rate(figure: Figure) -> str:
-    return f"{figure.value / 1e6:.4g} MB/s"
+    return f"{figure.value / 1e6:.4g}"
 
 
 def _bytes(count: float) -> str:
