@@ -4,6 +4,7 @@
     stages     FuncPipe's, cut models over a store
     shards     Hydrozoa's, cut models over direct links
     merged     both, with layers merged: every cut between merged layers
+    schedules  both, by fill-drain and by 1F1B, with the memory of each
     servers    types and numbers of servers as the store of whole models
     vcpus      vCPUs sold apart from memory, of whole models
     gpus       shares of a GPU, of whole and of cut models
@@ -25,6 +26,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -50,6 +52,7 @@ from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.merging import CRITERIA, MergedLayers, Merging
+from dayfly.wire.pipelines.orders import ORDERS
 
 #: Of both goals, beyond which plans are not the same.
 _ROUNDING = 1e-9
@@ -85,6 +88,12 @@ def _merged(chance: Random) -> _Both:
     return front, stages.every_point(problem, layers.firsts)
 
 
+def _schedules(chance: Random) -> _Both:
+    problem = chance.choice((problems.stages, problems.shards))(chance)
+    each = [replace(problem, schedule=name) for name in ORDERS]
+    return choose(*each).front, chain.from_iterable(map(stages.every_point, each))
+
+
 def _servers(chance: Random) -> _Both:
     problem = problems.servers(chance)
     return servers.chosen(problem), servers.every_plan(problem)
@@ -117,6 +126,7 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "stages": (_stages, 0.4),
     "shards": (_shards, 0.199),
     "merged": (_merged, 0.2),
+    "schedules": (_schedules, 0.4),
     "servers": (_servers, 0.2),
     "vcpus": (_vcpus, 0.12),
     "gpus": (_gpus, 0.22),

@@ -26,11 +26,11 @@ from hypothesis import strategies as st
 from benchmarks import planning
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,
-    PipelinePlan,
     StagesOverLinks,
     StagesOverStore,
     step_s,

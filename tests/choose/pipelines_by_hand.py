@@ -9,14 +9,15 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,
-    PipelinePlan,
     StagesOverLinks,
     StagesOverStore,
 )
+from dayfly.wire.pipelines.orders import ORDERS
 
 
 def assert_is_the_front(
@@ -99,6 +100,7 @@ def store_problems(draw: st.DrawFn, **fixed: Any) -> StagesOverStore:
         "vcpus_at_once": draw(st.sampled_from([None, None, 0.3, 1.5, 4.0])),
         "store_bytes_per_s": draw(st.sampled_from([math.inf, math.inf, 1e6, 6e7])),
         "decline": draw(DECLINES),
+        "schedule": draw(st.sampled_from(list(ORDERS))),
     }
     return StagesOverStore(**{**values, **fixed})
 
@@ -121,6 +123,7 @@ def link_problems(draw: st.DrawFn) -> StagesOverLinks:
         ring_s_per_byte=draw(st.sampled_from([0.0, 1e-8])),
         ring_round_s=draw(st.sampled_from([0.0, 0.05])),
         decline=draw(DECLINES),
+        schedule=draw(st.sampled_from(list(ORDERS))),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from benchmarks.parts.enumerated.stages import every_point
 from hypothesis import HealthCheck, event, given, settings
@@ -9,7 +11,8 @@ from hypothesis import HealthCheck, event, given, settings
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
+from dayfly.wire.pipelines.orders import ONE_F_ONE_B
 from tests.choose.engines import EVERY_ENGINE, searching
 from tests.choose.pipelines_by_hand import assert_is_the_front, random_problem, store_problems
 
@@ -68,6 +71,33 @@ def test_of_several_problems_the_front_of_all_their_plans() -> None:
     assert {point.plan.store for point in found.points} == {"far", "near"}
     each = [point for one in (far, near) for point in choose(one, compiled=False).front.points]
     assert [point.plan for point in Front.of(each).points] == [p.plan for p in found.points]
+
+
+def test_functions_are_smaller_by_1f1b() -> None:
+    """Four micro-batches, 100 MiB of activations a layer: stages hold 400 MiB each, or 200, 100."""
+    layer = LayerBytes(
+        parameter_bytes=0.0, activation_bytes=100.0 * 2**20, output_bytes=1e6, gradient_bytes=1e6
+    )
+    options = tuple(
+        MemoryOption(
+            memory_mib=memory,
+            forward_s=(1.0, 1.0),
+            backward_s=(2.0, 2.0),
+            bytes_per_s=1e9,
+            base_bytes=0.0,
+            usd_per_s=memory / 1e3,
+        )
+        for memory in (128, 256, 512)
+    )
+    problem = StagesOverStore(layers=(layer,) * 2, options=options, degrees=(1,), micro_batches=4)
+    by_1f1b = replace(problem, schedule=ONE_F_ONE_B)
+    (whole,) = choose(problem, compiled=False).front.points
+    found = choose(problem, by_1f1b, compiled=False)
+    (half,) = found.front.points
+    assert (whole.plan.memory_mib, half.plan.memory_mib) == ((512, 512), (256, 128))
+    assert (half.seconds, half.usd / whole.usd) == (whole.seconds, 3 / 8)
+    assert found.points == (whole, half), "whether it takes as long, virtual time knows"
+    assert str(half.plan).endswith("1 replica, 4 micro-batches by 1f1b")
 
 
 def test_replicas_of_their_own_are_never_worse() -> None:

@@ -12,8 +12,8 @@ from benchmarks.parts.papers.formulas import funcpipe
 from dayfly.planning.choose.pipelines.bounds import seconds
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.model import over_store
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
-    PipelinePlan,
     StagesOverStore,
     memory_bytes,
     step_s,

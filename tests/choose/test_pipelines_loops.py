@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from dayfly.planning.choose.pipelines import kernels, vectorised
 from dayfly.planning.choose.pipelines.bounds import Case, Known, first_look, look, seconds
 from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.model import Incumbents, Units, over_store
+from dayfly.wire.pipelines.orders import ORDERS
 from tests.choose.pipelines_by_hand import random_problem
 
 NUMPY = engine(False)
@@ -17,6 +20,7 @@ NUMPY = engine(False)
 def a_case(seed: int, layers: int = 7, degree: int = 2) -> tuple[Case, Known]:
     """With coarse classes, by price."""
     problem = random_problem(seed, layers=layers, options=3)
+    problem = replace(problem, schedule=list(ORDERS)[seed % 2])
     model = over_store(problem, [(j, degree) for j in range(3)], pipelined=True)
     known: Known = Incumbents()
     case = first_look(0, model, NUMPY, known, 10**9)
@@ -68,6 +72,7 @@ def test_labels(seed: int) -> None:
             m.below_lag_b_s,
             case.units.price,
             m.uses,
+            m.deepest,
             labels,
             begins,
             np.array([9, 9000]),

@@ -17,7 +17,10 @@ from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.merging import merged
 from benchmarks.parts.choosing.pipeline_points import holds, plan_over_store, point
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    StagesOverStore,
+)
 
 #: Of the paper.
 ROUNDS = 100

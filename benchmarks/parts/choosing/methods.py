@@ -29,7 +29,10 @@ from benchmarks.parts.choosing.v_bounds import v_bounds
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.k_reduce import plan_k_reduce
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    StagesOverStore,
+)
 
 #: The product's planner, in tables.
 EXACT = "dayfly"

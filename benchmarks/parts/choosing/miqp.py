@@ -30,7 +30,10 @@ from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.merging import merged
 from benchmarks.parts.choosing.pipeline_points import holds, plan_over_store, point
 from dayfly.planning.choose.formulas import gamma_and_delta
-from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    StagesOverStore,
+)
 
 #: What is nearer than so to the optimum is taken for it.
 GAP = 1e-6

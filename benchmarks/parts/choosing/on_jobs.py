@@ -37,7 +37,11 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import stages_problems
 from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem, StagesOverStore
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    Problem,
+    StagesOverStore,
+)
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.pipeline_points import holds, plan_over_store, point
-from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    StagesOverStore,
+)
 
 
 def lambda_ml(problem: StagesOverStore, goal: Goal) -> Answer[PipelinePlan]:

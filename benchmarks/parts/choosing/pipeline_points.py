@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
-    PipelinePlan,
     StagesOverLinks,
     StagesOverStore,
     memory_bytes,

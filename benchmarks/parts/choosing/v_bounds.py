@@ -27,7 +27,11 @@ from benchmarks.parts.choosing.answer import Answer, Goal
 from benchmarks.parts.choosing.pipeline_points import holds, point
 from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.pipelines.problem import MicroBatches, PipelinePlan, StagesOverLinks
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    MicroBatches,
+    StagesOverLinks,
+)
 
 #: Of the paper.
 V = 1000

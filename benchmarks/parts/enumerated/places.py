@@ -32,7 +32,10 @@ from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
-from dayfly.planning.choose.pipelines.problem import PipelinePlan, Problem
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    Problem,
+)
 from dayfly.planning.choose.whole_runs import at_place
 from dayfly.planning.profile import Affine, Profile
 from dayfly.runs.choosing.places import DIRECT, facts_of_store, lent

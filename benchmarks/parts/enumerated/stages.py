@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from itertools import combinations, product
 
 from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
-    PipelinePlan,
     Problem,
     StagesOverLinks,
     StagesOverStore,
@@ -51,6 +51,7 @@ def over_links(problem: StagesOverLinks) -> Iterator[PipelinePlan]:
                     replicas=(replicas,) * shards,
                     micro_batches=way.micro_batches,
                     collective="ring",
+                    schedule=problem.schedule,
                 )
 
 
@@ -76,6 +77,7 @@ def over_store(problem: StagesOverStore) -> Iterator[PipelinePlan]:
                 micro_batches=problem.micro_batches,
                 collective="pipelined" if pipelined else "scatter-reduce",
                 store=problem.store,
+                schedule=problem.schedule,
             )
 
 

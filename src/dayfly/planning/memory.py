@@ -55,6 +55,7 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.leaves import leaves_of, most_kept
+from dayfly.wire.pipelines.orders import most_held
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
@@ -304,15 +305,9 @@ def _kept_leaves(c: Configuration) -> int:
 
 
 def between_passes(configuration: Configuration, stage: int) -> int:
-    """Micro-batches whose forward pass is done and backward pass is not, at most.
-
-    All of them by fill-drain, and by 1F1B as many as there are stages from this one on (see
-    `wire.pipelines.orders`); one where the model is not cut.
-    """
+    """As `most_held`; one where the model is not cut."""
     c = configuration
-    if not c.cut:
-        return 1
-    return min(c.micro_batches, c.stages - stage) if c.schedule == "1f1b" else c.micro_batches
+    return most_held(c.schedule, c.micro_batches, c.stages - stage) if c.cut else 1
 
 
 def _beside(

@@ -33,6 +33,7 @@ from dayfly.planning.gpus import CONTEXT_MIB, gpu_room_mib
 from dayfly.planning.memory import WORKER_MIB
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
+from dayfly.wire.pipelines.orders import FILL_DRAIN
 
 
 def vcpus(size: SizeProfile) -> float:
@@ -106,9 +107,10 @@ def stages_problems(
     vcpus_at_once: float = math.inf,
     kind: FunctionKind = BY_MEMORY,
     spare_mib: float = 0.0,
+    schedules: Sequence[str] = (FILL_DRAIN,),
 ) -> tuple[Problem, ...]:
     """FuncPipe's problem for each number of micro-batches over a store; Hydrozoa's for each memory
-    size over direct links.
+    size over direct links; each once for every schedule.
 
     Args:
         platform: whose prices.
@@ -118,6 +120,7 @@ def stages_problems(
         vcpus_at_once: of all functions.
         kind: one of `kinds_of_sizes`.
         spare_mib: that functions are to have more than the equation says.
+        schedules: orders of a step's passes, of `wire.pipelines.orders`.
 
     Raises:
         RequestError: for a model that cannot be cut, and without prices or limited memory sizes.
@@ -140,7 +143,7 @@ def stages_problems(
             )
             alpha, beta = alpha_and_beta(profile, size, ways[0].container.bytes_per_s)
             most = most_at_once(size, functions_at_once, vcpus_at_once)
-            problems.append(
+            problems += [
                 StagesOverLinks(
                     micro_batches=ways,
                     containers=tuple(range(1, most + 1)),
@@ -149,8 +152,10 @@ def stages_problems(
                     copies=_copies(profile),
                     decline=profile.decline,
                     host=profile.host,
+                    schedule=schedule,
                 )
-            )
+                for schedule in schedules
+            ]
         return tuple(problems)
     return tuple(
         StagesOverStore(
@@ -174,7 +179,9 @@ def stages_problems(
             store_bytes_per_s=profile.store_bytes_per_s or math.inf,
             decline=profile.decline,
             host=profile.host,
+            schedule=schedule,
         )
+        for schedule in schedules
         for m in possible
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from dayfly.planning import memory
 from dayfly.planning.choose.arrays import Array, on_arrays
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.pipelines.problem import PipelinePlan
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.whole_runs import at_place, billed_s, cut_run_s
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.targets import Target
@@ -103,6 +103,7 @@ def pipeline_settings(plan: PipelinePlan) -> dict[str, Any]:
     own: dict[str, Any] = {"micro_batches": plan.micro_batches // degree}
     if plan.starts:
         own |= {"cut": plan.starts, "replicas": degree, "stage_memory_mib": plan.memory_mib}
+        own |= {"schedule": plan.schedule}
     else:
         own |= {"workers": degree, "memory_mib": plan.memory_mib[0]}
     return own | ({"collective": plan.collective} if degree > 1 else {})

@@ -26,7 +26,7 @@ from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.known import KnownPlans
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
-from dayfly.planning.choose.pipelines.problem import PipelinePlan
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.candidate import (
@@ -48,6 +48,7 @@ from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.whole_models import whole_models
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.settings import Settings
+from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 
 if TYPE_CHECKING:
     from dayfly.planning.choose.k_reduce_problem import KReducePlan
@@ -262,13 +263,24 @@ def _pipelines(
         found, its_gap = _pipelines_of(target, asked, wanted, left_s, kind, compared=compared)
         gap = max(gap, (1 + its_gap) * spread - 1)
         if known is not None:
-            known.cuts.add([one.seconds for one in found], [one.usd for one in found])
+            # What else a schedule costs, virtual time alone knows.
+            sure = [one for one in found if one.settings.schedule == FILL_DRAIN]
+            known.cuts.add([one.seconds for one in sure], [one.usd for one in sure])
         return [Point(one.seconds, one.usd, one) for one in found]
 
-    if len(kinds) == 1:
-        return [point.plan for point in points_of(kinds[0])], gap
-    found = front_by_kind(target.profile, points_of)
-    return [point.plan for _, point in found], gap
+    every: list[Point[Candidate]] = []
+    refused: list[RequestError] = []
+    for kind in kinds:
+        try:
+            every += points_of(kind)
+        except RequestError as refusal:
+            refused.append(refusal)
+    if len(refused) == len(kinds):
+        raise refused[-1]
+    if len(kinds) > 1:
+        each = [[one for one in every if one.plan.settings.schedule == name] for name in ORDERS]
+        every = [point for own in each if own for point in Front.of(own).points]
+    return [point.plan for point in every], gap
 
 
 def _pipelines_of(
@@ -295,7 +307,7 @@ def _pipelines_of(
         choice = choose(*problems, time_limit_s=max(0.01, until - time.process_time()))
         gap = max(gap, choice.gap)
         excess = 0.0
-        for point in choice.front.points:
+        for point in choice.points:
             if not point.plan.starts:
                 continue  # not cut: the other planner's
             plan = merged.unmerged(point.plan)

@@ -9,6 +9,7 @@ from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec
+from dayfly.wire.pipelines.orders import ORDERS
 
 
 def _usual_micro_batches(wanted: JobSpec) -> int:
@@ -52,6 +53,7 @@ def cut_problems(
         vcpus_at_once=asked.vcpus_of(target.profile),
         kind=kind,
         spare_mib=spare_mib,
+        schedules=tuple(ORDERS),
     )
     merged = MergedLayers.of(problems[0], asked.merging())
     return merged, tuple(map(merged.merge, problems))

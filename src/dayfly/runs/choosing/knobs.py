@@ -5,6 +5,7 @@
     GPU                  each other share that can be had
     memory               the next smaller and larger size of the profile, in all stages
     micro-batches        half as many, twice as many
+    schedule             the other order of a cut model's passes
     collective           each other that the channel has
     aggregators          K of k-reduce: half as many, twice as many
     store                the same functions over each other store
@@ -27,6 +28,7 @@ from dayfly.runs.choosing.choice import Choice
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import MESSAGES_PER_S, Option, fits, predicted
 from dayfly.wire.collectives import K_REDUCE
+from dayfly.wire.pipelines.orders import ORDERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,10 @@ def _changes(
     for count in (micro // 2, 2 * micro):
         if 1 <= count <= -(-candidate.wanted.batch_size // members):
             yield "micro-batches", str(micro), str(count), {**own, "micro_batches": count}
+    if s.cut:
+        for name in ORDERS:
+            if name != s.schedule:
+                yield "schedule", s.schedule, name, {**own, "schedule": name}
     if s.memory_mib is not None and not s.cut:
         of_size = [one for size, one in limited(profile) if size == s.memory_mib]
         for cores in dict.fromkeys(one.cpu_cores for one in of_size if one.cpu_cores):

@@ -37,6 +37,7 @@ from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings
+from dayfly.wire.pipelines.orders import FILL_DRAIN
 
 VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
 #: Messages of a step that one plan may have for each second of the time limit: a thousand take
@@ -106,6 +107,7 @@ def shorthand(settings: Settings) -> str:
     summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""
     micro = settings.micro_batches or 1
     micros = f", {micro} micro" if micro > 1 else ""
+    micros += "" if settings.schedule == FILL_DRAIN else f" by {settings.schedule}"
     cores = settings.cpu_cores if settings.imitate is not None else None
     has = FunctionKind(vcpus=cores, gpu_share=settings.gpu_share)
     if not settings.cut:
@@ -183,8 +185,8 @@ class _Search:
     messages: that those which were predicted have in what was gone through, about.
 
     An open one counts as its planner has it, times how far planner and prediction were apart in the
-    mean of those like it: of the same target, kind and collective, alone or not; or, until one is
-    predicted, of those at other targets.
+    mean of those like it: of the same target, kind, collective and schedule, alone or not; or,
+    until one is predicted, of those at other targets.
     """
 
     def __init__(self, candidates: Sequence[Candidate], goal: Goal, most_messages: float) -> None:
@@ -285,7 +287,7 @@ class _Search:
 def _like(candidate: Candidate) -> tuple[object, ...]:
     settings = candidate.settings
     alone = settings.members == 1
-    return str(candidate.target), candidate.kind, alone or settings.algorithm
+    return str(candidate.target), candidate.kind, alone or settings.algorithm, settings.schedule
 
 
 def predicted(candidate: Candidate, most_messages: float) -> Option:

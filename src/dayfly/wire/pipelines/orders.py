@@ -35,6 +35,8 @@ from dayfly.wire.schedule import Work, check_rank
 
 #: What a stage computes of a micro-batch, in `Work.what`.
 FORWARD, BACKWARD = "forward", "backward"
+#: Names of the orders of training, in `--schedule`.
+FILL_DRAIN, ONE_F_ONE_B = "fill-drain", "1f1b"
 
 
 class MakeOrder(Protocol):
@@ -76,7 +78,18 @@ def forward_only(stage: int, stages: int, micro_batches: Sequence[int]) -> tuple
 
 
 #: Orders of training, by the name in `--schedule`.
-ORDERS: dict[str, MakeOrder] = {"fill-drain": fill_drain, "1f1b": one_f_one_b}
+ORDERS: dict[str, MakeOrder] = {FILL_DRAIN: fill_drain, ONE_F_ONE_B: one_f_one_b}
+
+
+def most_held(schedule: str, micro_batches: int, stages_on: int) -> int:
+    """Returns the micro-batches whose forward pass is done and backward pass is not, at most.
+
+    Args:
+        schedule: a name of `ORDERS`.
+        micro_batches: of a step and a replica.
+        stages_on: stages from this one to the last, both included.
+    """
+    return min(micro_batches, stages_on) if schedule == ONE_F_ONE_B else micro_batches
 
 
 def _passes(what: str, micro_batches: Sequence[int]) -> tuple[Work, ...]:

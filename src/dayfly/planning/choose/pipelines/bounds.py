@@ -195,7 +195,7 @@ def fewest_used(model: StepModel) -> Ints:
     fewest = np.full((2, model.layers + 1), 10**18, dtype=np.int64)
     fewest[:, 0] = 0
     for r in range(model.layers):
-        for row, used in zip(fewest, model.uses, strict=True):
+        for row, used in zip(fewest, model.uses[:2], strict=True):
             stages = np.where(np.isfinite(model.lag_f_s[r]), used, 10**17)
             row[r + 1] = (row[: r + 1, None] + stages[: r + 1]).min()
     return fewest
@@ -215,8 +215,11 @@ def _of_fewest(model: StepModel, used: Ints, fewest: Ints) -> Ints:
 
 
 def _allowed(case: Case, path: Ints) -> bool:
-    """Whether it has few enough functions and vCPUs."""
-    return bool((case.model.uses[:, path[:, 1]].sum(axis=1) <= case.most).all())
+    """Whether it has few enough functions and vCPUs, and each stage fits where it stands."""
+    m, firsts = case.model, np.append(path[1:, 0] + 1, 0)
+    depths = np.arange(1, len(path) + 1)
+    fits = depths <= m.deepest[path[:, 0], firsts, path[:, 1]]
+    return bool((m.uses[:2, path[:, 1]].sum(axis=1) <= case.most).all() and fits.all())
 
 
 def _taken(case: Case, path: Ints) -> tuple[float, float, Found]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, counted
@@ -13,15 +13,16 @@ from dayfly.planning.choose.pipelines.bounds import fewest_used
 from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.links import search_over_links
 from dayfly.planning.choose.pipelines.model import over_store
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
-    PipelinePlan,
     Problem,
     StagesOverLinks,
     StagesOverStore,
 )
 from dayfly.planning.choose.pipelines.search import search_over_store
+from dayfly.wire.pipelines.orders import FILL_DRAIN
 
 #: Functions, micro-batches of a step, layers, and replicas: where a layer may be alone in a stage.
 _Place = tuple[MemoryOption, int, Sequence[LayerBytes], int]
@@ -112,7 +113,7 @@ def _too_large(ways: Sequence[Sequence[_Place]], copies: Sequence[float]) -> Req
 
 
 def _needs_bytes(place: _Place, number: int, copies: Sequence[float]) -> float:
-    """Of a stage of one layer: mu a + copies s + s_0 (FuncPipe 3b)."""
+    """Of a stage of one layer by fill-drain: mu a + copies s + s_0 (FuncPipe 3b)."""
     option, micro_batches, layers, replicas = place
     layer = layers[number]
     kept = micro_batches // replicas * layer.activation_bytes
@@ -125,12 +126,16 @@ class Choice:
 
     Attributes:
         front: seconds and dollars of one step.
+        points: those of the front, and of the front of each schedule, given what was found before.
+            As both take as long in the models, and only virtual time knows better, one schedule's
+            best are worth a look where another's beat them.
         gap: certified: for every plan that there is, the front has one that takes at most (1 + gap)
             of its seconds and costs at most (1 + gap) of its dollars. 0.0: nothing is better than
             the front, but for rounding (less than 10^-9 of it).
     """
 
     front: Front[PipelinePlan]
+    points: tuple[Point[PipelinePlan], ...] = ()
     gap: float = 0.0
 
     @property
@@ -162,10 +167,13 @@ def choose(
     if stores:
         found, gap = search_over_store(stores, loops, deadline)
         points, gaps = points + found, [*gaps, gap]
+    alike: dict[StagesOverLinks, list[StagesOverLinks]] = {}
     for problem in problems:
         if isinstance(problem, StagesOverLinks):
-            found, gap = search_over_links(problem, loops, deadline)
-            points, gaps = points + found, [*gaps, gap]
+            alike.setdefault(replace(problem, schedule=FILL_DRAIN), []).append(problem)
+    for links in alike.values():
+        found, gap = search_over_links(links, loops, deadline)
+        points, gaps = points + found, [*gaps, gap]
     if not points:
-        raise refusal(problems[0])
-    return Choice(front=Front.of(points), gap=max(gaps))
+        raise refusal(replace(problems[0], schedule=FILL_DRAIN))
+    return Choice(front=Front.of(points), points=tuple(points), gap=max(gaps))

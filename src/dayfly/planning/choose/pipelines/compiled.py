@@ -26,13 +26,13 @@ def _signatures(numba: Any) -> dict[str, tuple[Any, ...]]:
     boolean, float64, int64 = numba.boolean, numba.float64, numba.int64
     # Rows lie one after another in all arrays, as StepModel has them: one version of each loop.
     f1, f2, f3, f4 = float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, :, ::1]
-    i1, i2 = int64[::1], int64[:, ::1]
+    i1, i2, i3 = int64[::1], int64[:, ::1], int64[:, :, ::1]
     return {
-        "expand": (int64, *(f3,) * 5, *(f2,) * 4, f1, i2, f2, i1, i1, i2, f2, f3, f1),
+        "expand": (int64, *(f3,) * 5, *(f2,) * 4, f1, i2, i3, f2, i1, i1, i2, f2, f3, f1),
         "reach": (int64, f2, f4, f1),
         "tables": (*(f3,) * 5, *(f2,) * 3, i1, float64, int64),
         "descend": (*(f3,) * 5, *(f2,) * 3, i1, float64, int64),
-        "transfers": (f3, f1, int64, f1, int64),
+        "transfers": (f3, f1, int64, f1, int64, i2),
         "undominated": (f2, float64, boolean),
     }
 

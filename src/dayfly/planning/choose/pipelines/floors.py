@@ -12,7 +12,8 @@ The slowest stage takes 1/S of a pass or more, and M/d micro-batches pass it one
     t >= f (1 + (M/d - 1)/S) + sync(s/S)            over a store: some stage has 1/S of s, or more
     t >= (f + b) (1 + (M/d - 1)/S) + sync(s/S)      over links
 
-S stages hold all of it: S (the most memory - base) >= copies s + (M/d) a, or there is no such plan.
+S stages hold all of it: S (the most memory - base) >= copies s + (M/d) a, or there is no such plan;
+by 1F1B a once, as the last stage holds one micro-batch.
 Of dollars, with c those of all functions a second,
 
     c t >= M sum over layers of the least p (f + b)      of all options
@@ -37,6 +38,7 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverLinks,
     StagesOverStore,
 )
+from dayfly.wire.pipelines.orders import most_held
 
 
 def least_steps(problem: Problem) -> list[tuple[int, float, float]]:
@@ -92,6 +94,7 @@ class _Passes:
         most: functions.
         sync_s: of a stage of so many bytes and replicas.
         adds: whether a sum begins when all passes are over, as over links.
+        schedule: of the passes, which says how many micro-batches the last stage holds.
     """
 
     layers: Sequence[LayerBytes]
@@ -103,6 +106,7 @@ class _Passes:
     most: int
     sync_s: Callable[[float, int], float]
     adds: bool
+    schedule: str
     mixed: bool = False
 
     def steps(self) -> Iterator[tuple[int, float, float]]:
@@ -133,7 +137,8 @@ class _Passes:
 
     def _fewest(self, degree: int) -> int:
         """Stages that hold the model together."""
-        copies, each = self.copies[degree > 1], self.micro_batches // degree
+        copies = self.copies[degree > 1]
+        each = most_held(self.schedule, self.micro_batches // degree, 1)
         held = sum(
             copies * one.parameter_bytes + each * one.activation_bytes for one in self.layers
         )
@@ -163,6 +168,7 @@ def _over(p: StagesOverStore) -> Iterator[_Passes]:
         most=p.most_functions,
         sync_s=sync_s,
         adds=False,
+        schedule=p.schedule,
         mixed=p.mixed,
     )
 
@@ -184,4 +190,5 @@ def _over_links(p: StagesOverLinks) -> Iterator[_Passes]:
             most=max(p.containers),
             sync_s=sync_s,
             adds=True,
+            schedule=p.schedule,
         )

@@ -18,8 +18,9 @@ import numpy as np
 
 from dayfly.planning.choose.arrays import Array, Ints
 
-#: Columns of a label: c, h, psi, Df, Db, its functions, its vCPUs, and what it has left (`expand`).
-FIELDS = 8
+#: Columns of a label: c, h, psi, Df, Db, its functions, vCPUs and stages, where these count, and
+#: what it has left (`expand`).
+FIELDS = 9
 
 
 def tables(
@@ -164,6 +165,7 @@ def expand(
     below_lag_b: Array,
     price: Array,
     uses: Ints,
+    deepest: Ints,
     labels: Array,
     begins: Ints,
     most: Ints,
@@ -176,12 +178,13 @@ def expand(
 
     What a label has left is the least of its limits over what it takes itself. Gives the new ones,
     (m, 2) of their options and of the label that each goes on from, and how many were left out for
-    having too many functions or vCPUs alone.
+    having too many functions, vCPUs or stages alone.
 
     Args:
         labels: (n, FIELDS), those of later layers, the last layers first.
         begins: (n,), where their first stages begin.
-        uses: (2, K), functions and vCPUs of options.
+        uses: (3, K), functions and vCPUs of options, and whether stages count.
+        deepest: (L, L, K), stages from one to the last with which it fits, at most.
         most: (2,), of a plan.
         fewest: (2, L + 1), of a prefix of so many layers at least.
         limits: `reach` of q.
@@ -216,7 +219,12 @@ def expand(
             if left <= 0:
                 continue
             functions, vcpus = labels[at, 5] + uses[0, k], labels[at, 6] + uses[1, k]
-            if functions + fewest[0, q] > most[0] or vcpus + fewest[1, q] > most[1]:
+            stages = labels[at, 7] + uses[2, k]
+            if (
+                functions + fewest[0, q] > most[0]
+                or vcpus + fewest[1, q] > most[1]
+                or stages > deepest[r, q, k]
+            ):
                 left_out += 1
                 continue
             if n == room:
@@ -226,7 +234,7 @@ def expand(
                 made, origin = more, more_origin
             made[n, 0], made[n, 1], made[n, 2] = c, h, psi
             made[n, 3], made[n, 4], made[n, 5], made[n, 6] = df, db, functions, vcpus
-            made[n, 7] = left
+            made[n, 7], made[n, 8] = stages, left
             origin[n, 0], origin[n, 1] = k, at
             n += 1
     return made[:n], origin[:n], left_out
@@ -237,7 +245,7 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
 
     Args:
         backward: least seconds of all layers below, of one micro-batch.
-        by_uses: whether fewer functions and vCPUs are an advantage.
+        by_uses: whether fewer functions, vCPUs and stages are an advantage.
     """
     kept = np.empty(len(labels), dtype=np.int64)
     n = 0
@@ -251,7 +259,14 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
             if (
                 labels[j, 1] + lag_f + max(labels[j, 4] - db, 0.0) <= h
                 and labels[j, 2] + lag_f <= latest
-                and not (by_uses and (labels[j, 5] > labels[i, 5] or labels[j, 6] > labels[i, 6]))
+                and not (
+                    by_uses
+                    and (
+                        labels[j, 5] > labels[i, 5]
+                        or labels[j, 6] > labels[i, 6]
+                        or labels[j, 7] > labels[i, 7]
+                    )
+                )
             ):
                 dominated = True
                 break
@@ -261,7 +276,9 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
     return kept[:n]
 
 
-def transfers(paces: Array, limits: Array, longest: int, between: Array, shards: int) -> Array:
+def transfers(
+    paces: Array, limits: Array, longest: int, between: Array, shards: int, deepest: Ints
+) -> Array:
     """Hydrozoa's least C, and its shards: (shards + 1,), C and the lengths from the last shard on.
 
     C is inf if none are allowed.
@@ -271,6 +288,7 @@ def transfers(paces: Array, limits: Array, longest: int, between: Array, shards:
             allowed.
         longest: length of those that are, at most.
         between: (L,), transfer before each layer.
+        deepest: (L + 1, L), shards from one to the last with which it fits, at most.
     """
     count = len(between)
     lengths = np.zeros((shards, count + 1), dtype=np.int64)
@@ -286,6 +304,7 @@ def transfers(paces: Array, limits: Array, longest: int, between: Array, shards:
                     and paces[0, q, m] <= limits[0]
                     and paces[1, q, m] <= limits[1]
                     and paces[2, q, m] <= limits[2]
+                    and deepest[q, m] >= shards - shard
                 ):
                     reached[q] = taken
                     lengths[shard, q] = m + 1

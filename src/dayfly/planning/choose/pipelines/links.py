@@ -21,21 +21,21 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Self
 
 import numpy as np
 
-from dayfly.planning.choose.arrays import Array, on_arrays
+from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
-from dayfly.planning.choose.pipelines.model import Incumbents
+from dayfly.planning.choose.pipelines.model import Incumbents, deepest_of
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     MicroBatches,
-    PipelinePlan,
     StagesOverLinks,
     step_s,
     step_usd,
@@ -64,6 +64,7 @@ class _Split:
         ring_s: of a shard's replicas, by its bytes, a number or an array.
         least: lower bounds of t, r and s.
         least_s: lower bound of T.
+        schedule: order of a step's passes.
     """
 
     way: MicroBatches
@@ -76,6 +77,7 @@ class _Split:
     ring_s: Callable[[Any], Any]
     least: Ends
     least_s: float
+    schedule: str
 
     def takes_s(self, least_s: float, t: float, r: float, s: float) -> float:
         """T with C = least_s."""
@@ -91,6 +93,7 @@ class _Split:
             replicas=(self.replicas,) * self.shards,
             micro_batches=self.way.micro_batches,
             collective="ring",
+            schedule=self.schedule,
         )
 
 
@@ -103,12 +106,14 @@ class _Shards:
             and r the transfer before it; inf where it does not fit.
         fit: (3, N), the paces of those that fit.
         shortest: (3, L), least paces of shards of at least so many layers.
+        deepest: (L + 1, L), shards from this one to the last with which it fits, at most.
     """
 
     split: _Split
     paces: Array
     fit: Array
     shortest: Array
+    deepest: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,14 +169,29 @@ class _Box:
 
 
 def search_over_links(
-    problem: StagesOverLinks, loops: SearchLoops, deadline: float | None
+    problems: Sequence[StagesOverLinks], loops: SearchLoops, deadline: float | None
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front, and its gap; nothing, if nothing fits.
 
     Args:
+        problems: that differ in their schedules alone. The front that each leaves is given, too.
         deadline: of time.process_time.
     """
     known: Known = Incumbents()
+    found: dict[PipelinePlan, Point[PipelinePlan]] = {}
+    gap = 0.0
+    for problem in problems:
+        gap = max(gap, _search(problem, loops, deadline, known))
+        for plan in known.plans:
+            takes = step_s(problem, plan), step_usd(problem, plan)
+            found.setdefault(plan, Point(*takes, plan, _limits(problem, plan)))
+    return list(found.values()), gap
+
+
+def _search(
+    problem: StagesOverLinks, loops: SearchLoops, deadline: float | None, known: Known
+) -> float:
+    """Adds what is better than what is known, and gives the gap."""
     boxes: list[tuple[float, int, _Box]] = []
     order = count()
 
@@ -211,11 +231,7 @@ def search_over_links(
         lower, upper = box.halves()
         cut(lower)
         consider(upper)
-    points = [
-        Point(step_s(problem, plan), step_usd(problem, plan), plan, _limits(problem, plan))
-        for plan in known.plans
-    ]
-    return points, gap
+    return gap
 
 
 def _tau(known: Known, split: _Split) -> float:
@@ -259,6 +275,7 @@ def _splits(problem: StagesOverLinks) -> Iterator[_Split]:
                     ring_s=ring_s,
                     least=(t * _LESS, r * _LESS, s * _LESS),
                     least_s=0.0,
+                    schedule=problem.schedule,
                 )
                 yield replace(split, least_s=split.takes_s(cheapest.sum(), *split.least) * _LESS)
 
@@ -286,9 +303,15 @@ def _shards(problem: StagesOverLinks, split: _Split) -> _Shards:
         return found
 
     size = sums([layer.parameter_bytes for layer in layers])
-    held = mu * sums([layer.activation_bytes for layer in layers])
-    held += problem.copies[replicas > 1] * size + container.base_bytes
-    fits = inside & (held <= container.memory_bytes)
+    deepest = deepest_of(
+        problem.schedule,
+        np.array(mu),
+        sums([layer.activation_bytes for layer in layers]),
+        problem.copies[replicas > 1] * size + container.base_bytes,
+        np.array(container.memory_bytes),
+    )
+    deepest[~inside] = 0
+    fits = deepest > 0
     computed = (sums(container.forward_s), sums(container.backward_s))
     passed = split.between_s[firsts]
     ring = split.ring_s(size)
@@ -299,6 +322,7 @@ def _shards(problem: StagesOverLinks, split: _Split) -> _Shards:
         paces=paces,
         fit=paces[:, fits],
         shortest=np.minimum.accumulate(paces.min(axis=1)[:, ::-1], axis=1)[:, ::-1],
+        deepest=deepest,
     )
 
 
@@ -313,7 +337,7 @@ def _least_transfers(
     )
     if not longest:
         return np.inf, None
-    found = loops.transfers(of.paces, limits, longest, between_s, of.split.shards)
+    found = loops.transfers(of.paces, limits, longest, between_s, of.split.shards, of.deepest)
     if not np.isfinite(found[0]):
         return np.inf, None
     firsts = len(between_s) - np.cumsum(found[1:-1]).astype(np.int64)

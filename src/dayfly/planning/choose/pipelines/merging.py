@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 from dayfly.errors import RequestError
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
     MicroBatches,
-    PipelinePlan,
     Problem,
     StagesOverLinks,
     StagesOverStore,

@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.formulas import gamma_and_delta
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.wire.pipelines.orders import FILL_DRAIN
 
 #: The least price is so many units at most, when one unit is sought that divides all prices.
 _MOST_OF_LEAST = 64
@@ -88,6 +89,8 @@ class Units:
 
 P = TypeVar("P")
 
+#: Stages of which a model never has more.
+ANY_DEPTH = 10**9
 #: More than any step takes; finite, so that differences are numbers.
 _ENDLESS_S = 1e100
 #: Improvements below this part of themselves are rounding.
@@ -135,7 +138,10 @@ class StepModel:
         lag_f_s, lag_b_s, tail_s: see above; lag_f_s is inf where the layers do not fit.
         backward_s: (L, K), of one layer, without boundaries.
         usd_per_s: (K,), of a stage's functions together.
-        uses: (2, K), how many these are, and thousandths of their vCPUs.
+        uses: (3, K), how many these are, thousandths of their vCPUs, and whether a stage counts
+            against `deepest`, 1 or 0.
+        deepest: (L, L, K), stages from this one to the last, both included, with which it fits at
+            most; 0: it never does.
     """
 
     forward_s: Array
@@ -150,6 +156,7 @@ class StepModel:
     backward_s: Array
     usd_per_s: Array
     uses: Ints
+    deepest: Ints
 
     @property
     def layers(self) -> int:
@@ -187,8 +194,9 @@ def over_store(
     copies = np.where(replicas > 1, p.copies[1], p.copies[0])
     base = np.array([option.base_bytes for option in options])
     room = np.array([option.memory_bytes for option in options])
-    fits = mu * _sums(a[:, None]) + copies * sizes + base <= room
-    fits &= np.tri(count, dtype=bool)[:, :, None]  # q <= r
+    deepest = deepest_of(p.schedule, mu, _sums(a[:, None]), copies * sizes + base, room)
+    deepest[~np.tri(count, dtype=bool)] = 0  # q <= r
+    fits = deepest > stages_after(deepest)[:, None, None]
     turns = [
         gamma_and_delta(int(d), pipelined=pipelined) if d > 1 else (0.0, 0.0) for d in replicas
     ]
@@ -213,8 +221,52 @@ def over_store(
         below_lag_b_s=rows(more * back_up),
         backward_s=b,
         usd_per_s=replicas * np.array([option.usd_per_s for option in options]),
-        uses=np.stack([replicas, replicas * thousandths([one.vcpus for one in options])]),
+        uses=np.stack(
+            [
+                replicas,
+                replicas * thousandths([one.vcpus for one in options]),
+                np.full_like(replicas, p.schedule != FILL_DRAIN),
+            ]
+        ),
+        deepest=np.ascontiguousarray(deepest),
     )
+
+
+def deepest_of(schedule: str, mu: Ints, each: Array, beside: Array, room: Array) -> Ints:
+    """Returns how many stages there may be from one to the last, for it to fit; 0: it never does.
+
+    Args:
+        schedule: of `wire.pipelines.orders`.
+        mu: micro-batches of a step and a replica.
+        each: bytes of a micro-batch's activations.
+        beside: bytes that are held besides.
+        room: bytes that there are.
+    """
+    whole = np.where(mu * each + beside <= room, ANY_DEPTH, 0)
+    if schedule == FILL_DRAIN:
+        return whole
+    many = np.floor(np.divide(room - beside, each, out=np.zeros(whole.shape), where=each > 0))
+    many = np.clip(many, 0, mu)
+    # The quotient may be off by one of what the sum says.
+    many += (many < mu) & ((many + 1) * each + beside <= room)
+    many -= (many > 0) & (many * each + beside > room)
+    deepest: Ints = np.where(whole > 0, whole, many.astype(np.int64))
+    return deepest
+
+
+def stages_after(deepest: Ints) -> Ints:
+    """Returns (L,), the stages that the layers behind each layer make at least.
+
+    Args:
+        deepest: (L, L, K), as of `StepModel`.
+    """
+    count = len(deepest)
+    most = deepest.max(axis=2)  # by last and first layer
+    least = np.zeros(count + 1, dtype=np.int64)  # from each layer on
+    for q in reversed(range(count)):
+        behind = least[q + 1 :]
+        least[q] = 1 + behind[most[q:, q] > behind].min(initial=ANY_DEPTH)
+    return least[1:]
 
 
 def thousandths(vcpus: Sequence[float]) -> Ints:

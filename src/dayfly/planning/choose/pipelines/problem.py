@@ -24,12 +24,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.formulas import gamma_and_delta, pipeline_s, synchronisation_s
-from dayfly.planning.choose.front import counted
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.decline import Decline, left_of_bandwidth
+from dayfly.wire.pipelines.orders import FILL_DRAIN, most_held
 from dayfly.wire.streams import HostLink
 
 #: FuncPipe's copies of the parameters (3b, 4 - 2 y_1): with one replica, and with several.
@@ -108,6 +108,7 @@ class StagesOverStore:
         store_bytes_per_s: what it carries each way for all functions together; infinite: any.
         decline: of W_j, by the functions of all stages (`planning.decline`).
         host: what functions on one machine share; None: nothing.
+        schedule: order of a step's passes, which decides how many micro-batches a stage holds.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -125,6 +126,7 @@ class StagesOverStore:
     store_bytes_per_s: float = math.inf
     decline: Decline = ()
     host: HostLink | None = None
+    schedule: str = FILL_DRAIN
 
     def __post_init__(self) -> None:
         _check_sizes(self.layers, self.options)
@@ -196,7 +198,7 @@ class StagesOverLinks:
         containers: all numbers A x B to consider.
         micro_batches: all ways to consider; A must divide M.
         ring_s_per_byte, ring_round_s: what a ring takes beside sending (its alpha and beta).
-        copies, decline, host: as in `StagesOverStore`.
+        copies, decline, host, schedule: as in `StagesOverStore`.
     """
 
     micro_batches: tuple[MicroBatches, ...]
@@ -206,6 +208,7 @@ class StagesOverLinks:
     copies: tuple[float, float] = COPIES
     decline: Decline = ()
     host: HostLink | None = None
+    schedule: str = FILL_DRAIN
 
     def __post_init__(self) -> None:
         if not self.micro_batches or not self.containers or min(self.containers) < 1:
@@ -238,69 +241,6 @@ def _check_sizes(layers: Sequence[LayerBytes], options: Sequence[MemoryOption]) 
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelinePlan:
-    """Stages of layers, what functions each has, and how a step is split.
-
-    Attributes:
-        starts: layers that begin a stage, but for the first.
-        options: of each stage, its index in the problem's; 0 over links.
-        memory_mib, replicas: of each stage's functions.
-        micro_batches: M of a step, all replicas' together.
-        collective: `pipelined`, `scatter-reduce` or `ring`, a name of `dayfly train --collective`.
-        store: its name; empty over links.
-        layers: L.
-    """
-
-    layers: int
-    starts: tuple[int, ...]
-    options: tuple[int, ...]
-    memory_mib: tuple[int, ...]
-    replicas: tuple[int, ...]
-    micro_batches: int
-    collective: str
-    store: str = ""
-
-    def __post_init__(self) -> None:
-        if list(self.starts) != sorted({*self.starts} & {*range(1, self.layers)}):
-            raise ValueError(f"stages begin at {self.starts}: give layers 1 to the last, rising")
-        each = {len(self.options), len(self.memory_mib), len(self.replicas)}
-        if each != {len(self.starts) + 1}:
-            raise ValueError(f"{len(self.starts) + 1} stages have values for {sorted(each)}")
-
-    @property
-    def pipelined(self) -> bool:
-        """Whether replicas sum up by pipelined scatter-reduce."""
-        return self.collective == "pipelined"
-
-    @property
-    def functions(self) -> int:
-        """At once."""
-        return sum(self.replicas)
-
-    @property
-    def degree(self) -> int | None:
-        """d, the replicas of every stage; None: stages have different numbers."""
-        return self.replicas[0] if len(set(self.replicas)) == 1 else None
-
-    @property
-    def stages(self) -> tuple[range, ...]:
-        """Layers of each."""
-        return tuple(map(range, (0, *self.starts), (*self.starts, self.layers)))
-
-    def __str__(self) -> str:
-        memory = [f"{len(list(same))} x {size} MiB" for size, same in groupby(self.memory_mib)]
-        begin = f" (cut before layer {', '.join(map(str, self.starts))})" if self.starts else ""
-        if self.degree is None:
-            replicas = f"replicas {', '.join(map(str, self.replicas))}"
-        else:
-            replicas = counted(self.degree, "replica")
-        micro = f"{self.micro_batches} micro-batch{'' if self.micro_batches == 1 else 'es'}"
-        said = f"{counted(len(self.options), 'stage')}{begin} of {', '.join(memory)}, {replicas}, "
-        summed = f", {self.collective}" if max(self.replicas) > 1 else ""
-        return f"{said}{micro}{summed}{f' over {self.store}' if self.store else ''}"
-
-
 def step_s(problem: Problem, plan: PipelinePlan) -> float:
     """Seconds of a step."""
     if isinstance(problem, StagesOverLinks):
@@ -322,16 +262,20 @@ def step_usd(problem: Problem, plan: PipelinePlan) -> float:
 
 
 def memory_bytes(problem: Problem, plan: PipelinePlan) -> tuple[float, ...]:
-    """What a function of each stage needs: mu a + copies s + s_0 (FuncPipe 3b)."""
+    """What a function of each stage needs: mu a + copies s + s_0 (FuncPipe 3b); by 1F1B not mu, but
+    as many micro-batches as it holds at once."""
     if isinstance(problem, StagesOverLinks):
         layers: tuple[LayerBytes, ...] = of(problem, plan).layers
         bases = [of(problem, plan).container.base_bytes] * len(plan.options)
     else:
         layers, bases = problem.layers, [problem.options[one].base_bytes for one in plan.options]
     held = []
-    for stage, replicas, base_bytes in zip(plan.stages, plan.replicas, bases, strict=True):
-        copies = problem.copies[replicas > 1]
-        kept = plan.micro_batches // replicas * sum(layers[i].activation_bytes for i in stage)
+    for at, (stage, replicas, base_bytes) in enumerate(
+        zip(plan.stages, plan.replicas, bases, strict=True)
+    ):
+        copies, mu = problem.copies[replicas > 1], plan.micro_batches // replicas
+        many = most_held(problem.schedule, mu, len(plan.options) - at)
+        kept = many * sum(layers[i].activation_bytes for i in stage)
         held.append(kept + copies * sum(layers[i].parameter_bytes for i in stage) + base_bytes)
     return tuple(held)
 

@@ -32,7 +32,8 @@ more, and with (x)+ = max(x, 0)
 for the stage next below ends its sums no earlier than h_B + Db_B and its own passes.
 
 Functions and vCPUs at once are prices, too, but seldom matter: they count in dominance only after a
-search left labels out for having too many.
+search left labels out for having too many. So do the stages of a label by 1F1B, where the stages
+above decide how many micro-batches the next one below holds: bounds take one for each.
 """
 
 from __future__ import annotations
@@ -49,7 +50,12 @@ from dayfly.planning.choose.pipelines.bounds import Case, Found, Known, first_lo
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.kernels import FIELDS
 from dayfly.planning.choose.pipelines.model import Incumbents, over_store, thousandths
-from dayfly.planning.choose.pipelines.problem import PipelinePlan, StagesOverStore, step_s, step_usd
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    StagesOverStore,
+    step_s,
+    step_usd,
+)
 from dayfly.planning.decline import left_of_bandwidth
 
 #: Labels of a price that a beam keeps.
@@ -112,6 +118,7 @@ def _search(
             m.below_lag_b_s,
             case.units.price,
             m.uses,
+            m.deepest,
             store.values[skip : store.n],
             store.begins[skip : store.n],
             case.most,
@@ -211,21 +218,37 @@ def search_over_store(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
+    Problems of one schedule go together, in the order of the first of each. The front that each
+    schedule leaves is given, too: what a later one finds beats what was known before.
+
     Args:
         deadline: of time.process_time; the first look is always taken.
     """
     known: Known = Incumbents()
-    ways = [way for problem in problems for way in _ways(problem)]
+    ways: list[_Way] = []
+    found: dict[tuple[int, bytes], Found] = {}
+    gap = 0.0
+    for schedule in dict.fromkeys(one.schedule for one in problems):
+        own = [way for one in problems if one.schedule == schedule for way in _ways(one)]
+        gap = max(gap, _searched(own, len(ways), loops, known, deadline))
+        ways += own
+        found |= {(one.case, one.path.tobytes()): one for one in known.plans}
+    return [_point(ways[one.case], one) for one in found.values()], gap
+
+
+def _searched(
+    ways: Sequence[_Way], first: int, loops: SearchLoops, known: Known, deadline: float | None
+) -> float:
+    """Adds what some ways have, and gives the gap. first: number of the first way."""
     cases = []
-    for number, way in enumerate(ways):
+    for number, way in enumerate(ways, first):
         model = over_store(
             way.problem, way.choices, pipelined=way.pipelined, functions=way.functions
         )
         case = first_look(number, model, loops, known, _most(way))
         if case is not None:
             cases.append(case)
-    gap = _close_gap(cases, loops, known, deadline)
-    return [_point(ways[found.case], found) for found in known.plans], gap
+    return _close_gap(cases, loops, known, deadline)
 
 
 def _close_gap(
@@ -316,6 +339,7 @@ def _point(way: _Way, found: Found) -> Point[PipelinePlan]:
         micro_batches=problem.micro_batches,
         collective="pipelined" if way.pipelined else "scatter-reduce",
         store=problem.store,
+        schedule=problem.schedule,
     )
     limits = []
     most = problem.functions_at_once

@@ -110,6 +110,7 @@ def expand(
     below_lag_b: Array,
     price: Array,
     uses: Ints,
+    deepest: Ints,
     labels: Array,
     begins: Ints,
     most: Ints,
@@ -142,8 +143,9 @@ def expand(
             left[v == len(classes)] = -np.inf
         else:
             left = tau[np.minimum(c.astype(np.int64), len(tau) - 1)] - psi - df
-        used = old[:, 5:7] + uses[:, k]
-        allowed = (used + fewest[:, q] <= most).all(axis=1)
+        used = old[:, 5:8] + uses[:, k]
+        allowed = (used[:, :2] + fewest[:, q] <= most).all(axis=1)
+        allowed &= used[:, 2] <= deepest[r, q, k]
         left_out += int(np.count_nonzero((left > 0) & ~allowed))
         keep = (left > 0) & allowed
         made.append(np.stack([c, h, psi, df, db, *used.T, left], axis=1)[keep])
@@ -165,7 +167,7 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
         found: NDArray[np.bool_] = taken <= b[..., 1]
         found &= a[..., 2] + lag_f <= latest[others]
         if by_uses:
-            found &= (a[..., 5:7] <= b[..., 5:7]).all(axis=-1)
+            found &= (a[..., 5:8] <= b[..., 5:8]).all(axis=-1)
         return found
 
     kept = np.empty(0, dtype=np.int64)
@@ -181,7 +183,9 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
     return kept
 
 
-def transfers(paces: Array, limits: Array, longest: int, between: Array, shards: int) -> Array:
+def transfers(
+    paces: Array, limits: Array, longest: int, between: Array, shards: int, deepest: Ints
+) -> Array:
     """See `kernels.transfers`: all ends and lengths of a shard."""
     t, r, s = paces[:, :, :longest]
     allowed = (t <= limits[0]) & (r <= limits[1]) & (s <= limits[2])
@@ -191,10 +195,13 @@ def transfers(paces: Array, limits: Array, longest: int, between: Array, shards:
     reached = np.full(longest + len(between), np.inf)  # nothing ends before the first layer
     (step,) = reached.strides
     by_length = as_strided(reached[longest - 1 :], allowed.shape, (step, -step))
+    deepest_least = deepest[:, :longest][allowed].min(initial=shards)
     lengths: list[Ints] = []
-    for _ in range(shards):
+    for shard in range(shards):
         reached[longest:] = least[:-1] + between
         taken = by_length + forbidden
+        if deepest_least < shards - shard:
+            taken[deepest[:, :longest] < shards - shard] = np.inf
         best = taken.argmin(axis=1)
         least = taken[every, best]
         lengths.append(best + 1)
