@@ -365,7 +365,7 @@ def _checkpoints(times: Timeline) -> str:
 
 
 def _marks(times: Timeline) -> str:
-    """Rollbacks and changes of the plan, in a table each."""
+    """Rollbacks and generations, in a table each."""
     found = ""
     if times.rollbacks:
         heads = ("at (s)", "from step", "to step", "done again", "cause")
@@ -374,12 +374,8 @@ def _marks(times: Timeline) -> str:
             for one in times.rollbacks
         ]
         found += folded("All rollbacks", tables.long_table("Rollbacks of all workers", heads, rows))
-    if times.changes:
-        names = ("at (s)", "from step", "workers", "changes")
-        plans = [
-            (f"{one.at:.2f}", one.first_step, one.workers, one.changes) for one in times.changes
-        ]
-        found += folded("All changes", tables.long_table("Changes of the plan", names, plans))
+    if len(times.generations) > 1:
+        found += folded("All generations", tables.generations(times.generations))
     return found
 
 

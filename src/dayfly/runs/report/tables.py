@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dayfly.runs.events import Events
+from dayfly.runs.report.generations import GenerationSeen
 from dayfly.runs.report.markup import (
     NOTHING,
     Barred,
@@ -210,6 +211,23 @@ def long_table(
         else ""
     )
     return table(caption + more, heads, rows[:MOST_ROWS], foot=foot)
+
+
+def generations(found: Sequence[GenerationSeen]) -> str:
+    """A row for each generation, with what it cost to come to it."""
+    heads = ("at (s)", "from step", "workers", "why", "stalled (s)", "two at once (function s)")
+    rows = [
+        (
+            f"{one.at:.2f}",
+            one.first_step,
+            one.workers,
+            one.cause,
+            NOTHING if one.stall_s is None else f"{one.stall_s:.2f}",
+            f"{one.both_s:.1f}",
+        )
+        for one in found
+    ]
+    return long_table("Generations, and what each change cost", heads, rows)
 
 
 def _amount(counter: str, count: int) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from dayfly.runs.report.generations import GenerationSeen, generations
 from dayfly.runs.report.spans import (
     APART_S,
     Pass,
@@ -28,7 +29,6 @@ from dayfly.specs.events import (
     Committed,
     Ended,
     Event,
-    GenerationBegun,
     Invoked,
     RolledBack,
     StepTold,
@@ -102,7 +102,7 @@ class Timeline:
         origin_s: that event, unix seconds.
         as_of_s: the last event, unix seconds.
         checkpoints: (second, step).
-        rollbacks: with the second at which they were.
+        rollbacks, generations: with the second at which they were.
     """
 
     origin_s: float
@@ -113,7 +113,12 @@ class Timeline:
     checkpoints: tuple[tuple[float, int], ...] = ()
     stops: tuple[float, ...] = ()
     rollbacks: tuple[RolledBack, ...] = ()
-    changes: tuple[GenerationBegun, ...] = ()
+    generations: tuple[GenerationSeen, ...] = ()
+
+    @property
+    def changes(self) -> list[GenerationSeen]:
+        """Those with another plan than the one before."""
+        return [one for one in self.generations if one.changes is not None]
 
     def ends(self, kind: str) -> int:
         """How many attempts ended so."""
@@ -154,10 +159,8 @@ def timeline(
         rollbacks=tuple(
             replace(one, at=clock(one.at)) for one in coordinator if isinstance(one, RolledBack)
         ),
-        changes=tuple(
-            replace(one, at=clock(one.at))
-            for one in coordinator
-            if isinstance(one, GenerationBegun) and one.changes is not None
+        generations=tuple(
+            replace(one, at=clock(one.at)) for one in generations(coordinator, workers)
         ),
     )
 
