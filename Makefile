@@ -7,7 +7,7 @@
 #              make test PYTEST_ARGS='-k collectives -x'
 # TESTS        how many tests run at a time
 # PART         of `make slow`, such as 3/7: every seventh test function; MINUTES: begin none after so many
-# MINUTES      how long a soak takes; SEED: of its plan, else a random one
+# MINUTES      how long a soak takes; SEED: of its plan, else a random one (in `make slow` the day's)
 # EVENTS       in place of that, one run with so many resizes, kills, hand-overs and coordinator kills
 # BUDGETS      in place of that, so many runs under random budgets and deaths
 # MUTANTS      how many faults `make mutants` seeds
@@ -82,7 +82,7 @@ quick: $(TEST_MADE) $(FAST_MADE)  ## its pure tests, and a few runs that pass th
 	@$(PYTEST) -m 'quick or not (slow or long)' $(PYTEST_ARGS)
 
 slow: $(SLOW_MADE) programs  ## what is too slow for `make test`, or statistical; PART=2/7 of it
-	@$(PYTEST) -m slow $(if $(PART),--part $(PART)) \
+	@$(PYTEST) -m slow $(if $(PART),--part $(PART)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(filter command environment,$(origin MINUTES)),--minutes $(MINUTES)) $(PYTEST_ARGS)
 
 coverage: $(TEST_MADE) programs  ## branches that run in the tests' own processes, by room

@@ -12,6 +12,7 @@ those of tests marked `cold`.
 
 Nor has a test of hypothesis a deadline: it would be the machine's, which may hold up any process
 for seconds. And it tries the same examples each time, so that what was green yesterday is today.
+Soaks do not: what happens in them is drawn anew each day, or by --seed, which their failures name.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--cold", action="store_true", help="start every program as a user does")
     group.addoption("--part", help="every n-th test function alone, such as 3/7")
     group.addoption("--minutes", type=float, help="begin no test after so many")
+    today = int(time.time()) // 86400
+    group.addoption("--seed", type=int, default=today, help="of soaks (another one each day)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -107,6 +110,13 @@ def environment_stays() -> Iterator[None]:
     if os.environ != before:
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Of what a soak draws."""
+    given: int = request.config.getoption("--seed")
+    return given
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
@@ -32,15 +32,8 @@ _AT_COORDINATOR = ("step", "again", "commit", "committed", "trim")
 FILES, REDIS = "files", "redis"
 #: Mean time between requests for another plan, and between outages of Redis; how long these last.
 _ASK_GAP_S, _AWAY_GAP_S, _AWAY_S = 2.5, 6.0, (0.3, 2.0)
-#: What is asked for: moves between channels, and other memory.
-_WAYS: tuple[Mapping[str, Setting], ...] = (
-    {"channel": FILES},
-    {"channel": REDIS},
-    {"memory_mib": 600},
-    {"memory_mib": 700},
-)
-#: With virtual workers: other numbers of workers, too.
-_SIZES: tuple[Mapping[str, Setting], ...] = tuple({"workers": n + 1} for n in range(LEAVES))
+#: Memory that is asked for.
+_MEMORY_MIB = (600, 700)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +135,7 @@ def plan(seed: int, number: int, size: Size = FULL) -> Plan:
         least_s=least_s,
         faults=_faults(random, workers, size.injected),
         kills=_kills(random, workers, size.kills),
-        asks=_asks(random, size.asks, _WAYS + _SIZES * ("virtual_workers" in settings)),
+        asks=_asks(random, size.asks, settings["channel"], sizes="virtual_workers" in settings),
         outages=_outages(random, size.outages),
     )
 
@@ -164,11 +157,23 @@ def _faults(random: np.random.Generator, workers: int, number: int) -> tuple[Fau
 
 
 def _asks(
-    random: np.random.Generator, number: int, ways: Sequence[Mapping[str, Setting]]
+    random: np.random.Generator, number: int, channel: Setting, *, sizes: bool
 ) -> tuple[Ask, ...]:
-    drawn = random.integers(len(ways), size=number).tolist()
-    gaps_s = random.exponential(_ASK_GAP_S, number).round(3).tolist()
-    return tuple(Ask(gap_s, ways[way]) for gap_s, way in zip(gaps_s, drawn, strict=True))
+    """By turns a move to the other channel and other memory; before each another size, if it may
+    change. So a run that comes to four of them has all."""
+    asks: list[Ask] = []
+    for turn, gap_s in enumerate(random.exponential(_ASK_GAP_S, number).round(3).tolist()):
+        other = turn // 2 if sizes else turn
+        changes: dict[str, Setting]
+        if sizes and turn % 2 == 0:
+            changes = {"workers": int(random.integers(1, LEAVES + 1))}
+        elif other % 2 == 0:
+            channel = FILES if channel == REDIS else REDIS
+            changes = {"channel": channel}
+        else:
+            changes = {"memory_mib": int(random.choice(_MEMORY_MIB))}
+        asks.append(Ask(gap_s, changes))
+    return tuple(asks)
 
 
 def _outages(random: np.random.Generator, number: int) -> tuple[Outage, ...]:

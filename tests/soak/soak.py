@@ -172,6 +172,7 @@ class Soak:
         summary = Summary(counts=+one.counts)
         if (run / "history.json").exists():
             summary.counts += of_run(run)
+            summary.counts["all"] += summary.has_all
         if wrong is None:
             shutil.rmtree(run, ignore_errors=True)
             shutil.rmtree(one.temporary)

@@ -19,6 +19,7 @@ ROWS = (
     ("within", "  within their budget, and with weights"),
     ("afforded", "    after a step at least"),
     ("refused", "  refused, as their budget pays for no start"),
+    ("all", "  with a resize, a move, an outage, and deaths of workers and coordinators"),
     ("events", "events, one after another in one run"),
     ("deaths", "deaths, of all kinds"),
     ("function", "  functions, kill -9 from outside"),
@@ -31,6 +32,7 @@ ROWS = (
     ("asked", "requests for another plan: channel, memory, with virtual workers their number"),
     ("change", "changes of the plan that took place"),
     ("resize", "  of the number of workers"),
+    ("move", "  of the channel"),
     ("outage", "outages of Redis"),
     ("hand-over", "hand-overs of single workers"),
     ("renewal", "hand-overs to successors of all workers, who were warm"),
@@ -40,6 +42,11 @@ ROWS = (
     ("redone", "steps whose gradient a worker computed again"),
 )
 DEATHS = ("function", "zygote", "coordinator", "injected", "injected coordinator", "lifetime")
+#: What a run has all of, each in one of its forms.
+_ALL = (
+    *(("resize",), ("move",), ("outage",)),
+    *(("function", "injected"), ("coordinator", "injected coordinator")),
+)
 
 
 @dataclass(slots=True)
@@ -53,6 +60,11 @@ class Summary:
     def deaths(self) -> int:
         """Of functions, zygotes and coordinators, whatever killed them."""
         return sum(self.counts[name] for name in DEATHS)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether everything happened that is done to runs: in one, if these are one's counts."""
+        return all(any(self.counts[name] for name in names) for names in _ALL)
 
     def add(self, other: Summary) -> None:
         """Count what another one counted, too."""
@@ -78,6 +90,7 @@ def of_run(run: Path) -> Counter[str]:
         elif event["kind"] == "generation":
             counts["change"] += event["request"] is not None
             counts["resize"] += event["workers"] != (workers or event["workers"])
+            counts["move"] += "--channel" in (event.get("changes") or "")
             workers = event["workers"]
     counts["redone"] = json.loads((run / "history.json").read_text())["redone_steps"]
     return counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import pytest
@@ -51,8 +51,13 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
         assert len(planned.kills) == size.kills
         assert len(planned.asks) == size.asks
         asked = {ask.changes["workers"] for ask in planned.asks if "workers" in ask.changes}
-        assert "virtual_workers" in planned.settings or not asked
+        assert ("virtual_workers" in planned.settings) == bool(asked)
         sizes |= asked
+        first = [next(iter(ask.changes)) for ask in planned.asks[:4]]
+        other = ["channel", "memory_mib"]
+        assert first == (["workers", *other[:1], "workers", *other[1:]] if asked else other * 2)
+        where = [ask.changes["channel"] for ask in planned.asks if "channel" in ask.changes]
+        assert all(a != b for a, b in pairwise([planned.settings["channel"], *where]))
         assert len(planned.outages) == size.outages
         channels.add((planned.settings["channel"], "virtual_workers" in planned.settings))
         victims |= {kill.victim for kill in planned.kills}

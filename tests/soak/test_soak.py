@@ -29,11 +29,13 @@ SOAK_S = 10.0
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(tmp_path: Path) -> None:
-    lines: list[str] = []
+def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(
+    tmp_path: Path, seed: int
+) -> None:
+    lines = [f"--seed {seed}"]
     soak = Soak(tmp_path / "soak", lines.append)
     least = len(variants())
-    soak.carry_out(plans(11, SHORT), until=time.monotonic() + SOAK_S, at_least=least)
+    soak.carry_out(plans(seed, SHORT), until=time.monotonic() + SOAK_S, at_least=least)
 
     summary, counts = soak.summary, soak.summary.counts
     assert summary.failures == [], "\n".join(lines)
@@ -44,32 +46,33 @@ def test_random_deaths_of_workers_and_coordinators_leave_the_same_bits(tmp_path:
     assert counts["resume"] >= counts["injected coordinator"]
     assert counts["function"] + counts["zygote"] + counts["coordinator"] >= least
     assert counts["asked"] >= least
-    assert len(lines) == counts["runs"]
+    assert len(lines) == 1 + counts["runs"]
 
 
 @pytest.mark.slow  # minutes; test_in_order.py has how events come about, test_scaling.py one resize
 @pytest.mark.timeout(900)
-def test_events_one_after_another_leave_the_same_bits(tmp_path: Path) -> None:
-    lines: list[str] = []
+def test_events_one_after_another_leave_the_same_bits(tmp_path: Path, seed: int) -> None:
+    lines = [f"--seed {seed}"]
     soak = Soak(tmp_path / "soak", lines.append)
-    soak.events(7, 40)  # of this seed, with some of each kind
+    soak.events(seed, 40)
     counts = soak.summary.counts
     assert soak.summary.failures == [], "\n".join(lines)
     assert counts["equal"] == 1
-    assert all(counts[name] for name in ("function", "coordinator", "resize"))
-    assert counts["hand-over"] + counts["renewal"] > 0
+    assert counts["events"] == 40
+    assert counts["function"] > 0
+    assert counts["resize"] > 0
 
 
 @pytest.mark.slow  # statistics; test_caps.py has one
 @pytest.mark.timeout(900)
-def test_runs_stay_within_random_budgets_whatever_dies(tmp_path: Path) -> None:
-    lines: list[str] = []
+def test_runs_stay_within_random_budgets_whatever_dies(tmp_path: Path, seed: int) -> None:
+    lines = [f"--seed {seed}"]
     soak = Soak(tmp_path / "soak", lines.append)
-    soak.budgets(islice(budgets(4), 20), at_once=3)
+    soak.budgets(islice(budgets(seed), 20), at_once=3)
     counts = soak.summary.counts
     assert soak.summary.failures == [], "\n".join(lines)
     assert counts["within"] + counts["refused"] == counts["runs"] == 20
-    assert all(counts[name] for name in ("afforded", "refused", "injected", "resume"))
+    assert all(counts[name] for name in ("afforded", "injected"))
 
 
 def test_a_difference_is_a_failure_and_its_run_is_kept(
