@@ -95,7 +95,7 @@ def test_shares_follow_the_cpu_that_comes_with_memory_unless_they_are_said() -> 
         ({"shares": (2, 0)}, "--shares 2,0: give whole numbers from 1"),
         ({"each_memory_mib": (1024, -1)}, "--memory 1024,-1: give whole numbers from 1"),
         ({"each_memory_mib": (9, 8), "memory_mib": 7}, "give one of them"),
-        ({"shares": (2, 1), "cut": (1,)}, "give --stage-memory, or leave --cut out"),
+        ({"shares": (2, 1), "cut": (1,)}, "leave it or --cut out, and say the memory"),
         ({"shares": (2, 1), "virtual_workers": 4}, "cannot be with --virtual-workers"),
         ({"shares": (2, 1), "sync": "local-sgd", "k": 2}, "cannot be with --sync local-sgd"),
     ],

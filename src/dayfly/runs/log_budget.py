@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 from dayfly.errors import RequestError, WireError
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.settings import Settings
-from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.wire.channels import channel_kind
@@ -145,7 +144,7 @@ def log_rounds(
         rounds = (room.nbytes - passing) // whole
     except WireError:
         rounds = 0
-    if rounds < 1 + PROTOCOLS[settings.sync].staleness:
+    if rounds < 1 + settings.protocol.staleness:
         free = free_bytes(kind.directory(url))
         place = f"at {url}" if free is None else f"at {url} ({free / MIB:.0f} MiB free)"
         gathered = ""
@@ -162,7 +161,7 @@ def log_rounds(
     if room.messages is None:
         return rounds
     most = _most_messages(settings, kind, round_bytes)
-    return min(rounds, max(1 + PROTOCOLS[settings.sync].staleness, room.messages // most))
+    return min(rounds, max(1 + settings.protocol.staleness, room.messages // most))
 
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:

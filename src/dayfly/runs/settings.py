@@ -145,7 +145,7 @@ class Settings(FunctionSettings):
             raise RequestError(refused)
         check_unequal(self)
         self._check_virtual()
-        refused = PROTOCOLS[self.sync].refuses_sums(
+        refused = self.protocol.refuses_sums(
             workers=self.workers,
             aggregators=self.aggregators,
             collective=self.collective,
@@ -214,7 +214,7 @@ class Settings(FunctionSettings):
 
     def lags(self, rank: int) -> bool:
         """Whether the worker takes each step's sum a step later than those that sum."""
-        return bool(PROTOCOLS[self.sync].staleness) and rank >= (self.aggregators or 0)
+        return bool(self.protocol.staleness) and rank >= (self.aggregators or 0)
 
     @property
     def protocol(self) -> ProtocolDescription:
@@ -241,7 +241,7 @@ class Settings(FunctionSettings):
         """
         if self.collective is not None:
             return self.collective
-        if PROTOCOLS[self.sync].staleness:
+        if self.protocol.staleness:
             return K_REDUCE
         kind = self._channel_kind()
         ways = (self.uplink_mb_per_s, self.downlink_mb_per_s, self.latency_ms, self.imitate)

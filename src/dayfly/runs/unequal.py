@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from dayfly.batches import share
 from dayfly.errors import RequestError
 from dayfly.runs.function_resources import resources_of
-from dayfly.specs.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from dayfly.runs.settings import Settings
@@ -80,15 +79,15 @@ def check_unequal(settings: Settings) -> None:
         raise RequestError("memory_mib and each_memory_mib: give one of them")
     if settings.cut:
         raise RequestError(
-            f"{flag} of each worker is for a model that is not cut: give --stage-memory, or leave "
-            "--cut out"
+            f"{flag} of each worker is for a model that is not cut: leave it or --cut out, and say "
+            "the memory of stages by --stage-memory"
         )
     if settings.virtual_workers is not None:
         raise RequestError(
             f"{flag} of each worker cannot be with --virtual-workers, whose leaves are of one "
             "size: leave out one of them"
         )
-    if not PROTOCOLS[settings.sync].weighs:
+    if not settings.protocol.weighs:
         raise RequestError(
             f"{flag} of each worker cannot be with --sync {settings.sync}, whose workers have "
             "equal shares of each batch: give bsp or hap"

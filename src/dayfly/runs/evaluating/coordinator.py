@@ -47,7 +47,6 @@ from dayfly.runs.signals import StopSignals
 from dayfly.runs.staging import CUT, staged
 from dayfly.runs.tariffs import billed
 from dayfly.runs.workplace import Workplace
-from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.evaluation import result_of
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.training.order import Epochs, Rounds
@@ -145,7 +144,7 @@ class EvaluationRequest:
     ) -> Iterator[tuple[Store, EvaluationRecord]]:
         """Runs the functions; their store, and what it took, until the block is left."""
         asked_at, trained = time.time(), self._record
-        beside = _WITHOUT_ROLES if PROTOCOLS[trained.settings.sync].staleness else {}
+        beside = _WITHOUT_ROLES if trained.settings.protocol.staleness else {}
         settings = trained.settings.changed(**{**_OF_TRAINING, **beside, **self.changes})
         for each in settings.kinds:
             resources_of(each)  # before anything is made
