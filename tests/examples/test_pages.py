@@ -24,7 +24,7 @@ PAGES = ("pipelines", "planning", "quickstart", "scripts")
 #: Short ones, which are followed here, in the repository's own order of files.
 SHORT = (
     *("from-hugging-face", "from-lightning", "from-ray", "from-torchrun"),
-    *("loop", "own-data", "protocols"),
+    *("loop", "own-data", "protocols", "unequal"),
 )
 
 
