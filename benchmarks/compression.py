@@ -1,7 +1,7 @@
 """`dayfly bench compression`: how much worse a model gets, and how much less travels.
 
     for each model, for each seed:
-        none  bf16  int8  powersgd
+        none  bf16  int8  powersgd  topk:0.01  topk:0.01:exact  significance:0.7
 
 All of a seed train the same job: the same first weights, batches, order, split of the data and
 number of steps. So a seed's difference to `none` is of compression alone; what seeds do to the
@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
 import torch
 from rich import box
 from rich.table import Table
@@ -27,14 +28,18 @@ import dayfly
 from benchmarks.parts.machine import machine
 from benchmarks.parts.scratch import scratch_of
 from dayfly.cli.demo import demo_job
+from dayfly.data.libsvm_text import LIBSVMFile
 from dayfly.job import Job
 from dayfly.life.sessions import Session
 from dayfly.models import wide_mlp
 from dayfly.runs.display import StandardError
-from dayfly.training.compression import compression
+from dayfly.specs.compression import compression
 from dayfly.training.replica import build_model
 
-METHODS = ("none", "bf16", "int8", "powersgd")
+METHODS = (
+    *("none", "bf16", "int8", "powersgd"),
+    *("topk:0.01", "topk:0.01:exact", "significance:0.7"),
+)
 _SEEDS, _QUICK_SEEDS = 5, 2
 _QUICK_EPOCHS = 3
 _MEASURES = ("val_accuracy", "val_loss", "train_loss")
@@ -53,7 +58,57 @@ def _wide_job() -> Job:
     return replace(demo_job(), model=_flat_mlp, optimizer=_momentum)
 
 
-JOBS: dict[str, Callable[[], Job]] = {"digits-cnn": demo_job, "wide-mlp": _wide_job}
+#: Sparse rows in the form of RCV1's: of so many features about 45 are not 0, their squares add up
+#: to 1, and few features are frequent.
+_FEATURES, _SAMPLES, _BATCH = 20_000, 6_000, 128
+
+
+def _linear() -> nn.Module:
+    return nn.Linear(_FEATURES, 2)
+
+
+def _plain_sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=10.0)
+
+
+def _sparse_job(scratch: Path) -> Job:
+    """Logistic regression of two classes over a LIBSVM file: 40 thousand parameters."""
+    path = scratch / "sparse.libsvm"
+    if not path.exists():
+        _write_sparse(path)
+    return Job(
+        model=_linear,
+        data=LIBSVMFile(path, features=_FEATURES),
+        loss=nn.functional.cross_entropy,
+        optimizer=_plain_sgd,
+        batch_size=_BATCH,
+        epochs=10,
+    )
+
+
+def _write_sparse(path: Path) -> None:
+    """Words by Zipf's law, weighted by their rarity; labels of a linear model with noise."""
+    random = np.random.default_rng(0)
+    share = 1 / (np.arange(_FEATURES) + 10.0)
+    share /= share.sum()
+    truth, ends = random.normal(size=_FEATURES), np.cumsum(share)
+    with path.open("w") as file:
+        for count in 20 + random.poisson(30, _SAMPLES):
+            drawn = np.searchsorted(ends, random.random(count))
+            found = np.unique(np.minimum(drawn, _FEATURES - 1))
+            values = -np.log(share[found])
+            values /= np.linalg.norm(values)
+            label = 1 if values @ truth[found] + 0.3 * random.normal() > 0 else -1
+            row = " ".join(f"{at + 1}:{value:.6f}" for at, value in zip(found, values, strict=True))
+            file.write(f"{label} {row}\n")
+
+
+#: Makes a model's job; files of its data go into a directory.
+JOBS: dict[str, Callable[[Path], Job]] = {
+    "digits-cnn": lambda scratch: demo_job(),
+    "wide-mlp": lambda scratch: _wide_job(),
+    "sparse-lr": _sparse_job,
+}
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:
@@ -67,7 +122,7 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     with Session.open() as session:
         scratch = scratch_of(session)
         for name in asked.models:
-            job = JOBS[name]()
+            job = JOBS[name](scratch)
             if asked.quick:
                 job = replace(job, epochs=_QUICK_EPOCHS)
             found: dict[str, list[dict[str, float]]] = {method: [] for method in asked.methods}

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.long
         (["--channel", "file://relative"], "give an absolute path, as in file:///path"),
         (["--channel", "redis://:hunter2@host"], "as DAYFLY_CHANNEL_PASSWORD"),
         (["--compress", "zip"], "--compress 'zip' is not known"),
+        (["--compress", "topk:2"], "above 0 and at most 1, such as topk:0.01"),
         (["--sync", "never"], "give one of bsp"),
         (["--collective", "shout"], "give one of all-reduce"),
         (["--collective", "k-reduce"], "k-reduce needs --aggregators"),

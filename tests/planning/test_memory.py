@@ -134,8 +134,9 @@ def test_contributions_lie_beside_the_buffer_where_the_channel_does_not_lend_the
     assert shared > cut > 0
 
 
-def test_int8_keeps_what_a_contribution_lost_and_writes_it() -> None:
-    plain, small = held(workers=2), held(workers=2, compress="int8")
+@pytest.mark.parametrize("compress", ["int8", "topk:0.01"])
+def test_who_sends_less_keeps_the_rest_and_writes_it(compress: str) -> None:
+    plain, small = held(workers=2), held(workers=2, compress=compress)
     assert small.residual == 7 * MIB
     assert small.copy == plain.copy + 7 * MIB
     assert held(workers=2, compress="bf16").residual == 0

@@ -224,12 +224,17 @@ def test_what_a_step_takes_beside_its_passes_goes_by_flat_buffers() -> None:
 def test_compressed_gradients_are_smaller() -> None:
     sizes = {
         form: predicted(over(0.0), workers=2, collective="scatter-reduce", compress=form)
-        for form in ("none", "bf16", "int8")
+        for form in ("none", "bf16", "int8", "topk:0.01")
     }
     whole = sizes["none"].step_volume.bytes_up
     assert sizes["bf16"].step_volume.bytes_up == pytest.approx(whole / 2, rel=0.01)
     assert sizes["int8"].step_volume.bytes_up == pytest.approx(whole * (1 + 1 / 64) / 4, rel=0.01)
     assert sizes["bf16"].step_s < sizes["none"].step_s
+    # Half of what a worker uploads are contributions, the other half a sum of two: 200 and 70.
+    least = sizes["topk:0.01"].step_volume
+    assert 40 < whole / least.bytes_up < 110
+    assert least.bytes_down > least.bytes_up / 2
+    assert sizes["topk:0.01"].step_s < sizes["int8"].step_s
 
 
 FOUR = [layer(name, 1000, passed=1000.0) for name in "abcd"]
@@ -339,6 +344,8 @@ def test_functions_hand_over_before_their_lifetime_ends() -> None:
         ({"sync": "hop"}, "'hop' is not known"),
         ({"sync": "hap", "workers": 2}, "sync 'hap' cannot be predicted"),
         ({"compress": "powersgd:2", "workers": 2}, "cannot be predicted"),
+        ({"compress": "significance:0.7", "workers": 2}, "bf16, int8 or topk of a model"),
+        ({"compress": "topk:7", "workers": 2}, "above 0 and at most 1"),
         ({"workers": 0}, "give numbers from 1"),
         ({"workers": 2, "cut": (2,), "memory_mib": (1024,) * 3}, "3 memory sizes for 2 stages"),
         ({"collective": "fastest", "workers": 2}, "--collective 'fastest' is not known"),

@@ -22,7 +22,9 @@ from tests.runs.test_resume import killed
 pytestmark = pytest.mark.long
 
 WORKERS = 2
-METHODS = ("bf16", "int8", "powersgd:2")
+METHODS = ("bf16", "int8", "powersgd:2", "topk:0.1", "significance:0.1")
+#: With a state of all workers, and with a residual and messages of any size.
+IN_THE_SUITE = ("powersgd:2", "significance:0.1")
 Undisturbed = Callable[[str], dayfly.Run]
 
 
@@ -60,8 +62,8 @@ def broken(
 
 @pytest.mark.parametrize(
     "compress",
-    # The other two are without state, or have no more than it.
-    [pytest.param(one, marks=() if one == "powersgd:2" else pytest.mark.slow) for one in METHODS],
+    # The others are without state, or have no more than these two.
+    [pytest.param(one, marks=() if one in IN_THE_SUITE else pytest.mark.slow) for one in METHODS],
 )
 def test_deaths_leave_the_same_bits(
     compress: str, data: Path, alone: Undisturbed, tmp_path: Path
@@ -146,6 +148,11 @@ def test_with_one_worker_nothing_is_compressed(
     [
         ({"compress": "gzip"}, "--compress 'gzip' is not known: give one of none, bf16, int8"),
         ({"compress": "powersgd:0"}, "--compress 'powersgd:0' is not known"),
+        ({"compress": "topk:0.1", "precision": "fp16"}, "which hides overflow"),
+        (
+            {"compress": "topk:0.1", "virtual_workers": 4},
+            "--virtual-workers cannot be with --compress topk:0.1",
+        ),
         (
             {"compress": "bf16", "sync": "local-sgd", "k": 4},
             "--sync local-sgd cannot have --compress bf16, which is for gradients",
@@ -162,7 +169,7 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], words: str) -> None:
 
 
 def test_codecs_need_sums_that_all_read_as_they_are_stored() -> None:
-    for codec in ("bf16", "int8"):
+    for codec in ("bf16", "int8", "topk:0.01", "significance:0.7"):
         with pytest.raises(dayfly.RequestError, match=f"--compress {codec} needs .* ring does not"):
             check_compression(codec, "ring", stores=False)
     for method in ("none", "powersgd:8"):

@@ -86,7 +86,7 @@ SETTINGS = st.one_of(
             "uplink_mb_per_s": st.floats(0.1, 1e4),
             "latency_ms": st.floats(0.1, 1e4),
             "micro_batches": st.integers(1, 64),
-            "compress": st.sampled_from(["bf16", "int8", "powersgd:2"]),
+            "compress": st.sampled_from(["bf16", "int8", "powersgd:2", "topk:0.01"]),
             "collective": st.sampled_from(["overlapped", "scatter-reduce"]),
         },
     ),

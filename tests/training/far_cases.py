@@ -21,9 +21,10 @@ from dayfly.job import Job
 from dayfly.life.checkpoints import Writer, share_of
 from dayfly.runs.profiling.clocks import Clocks, gpu_of
 from dayfly.runs.profiling.passes import Passes
+from dayfly.specs.compression import compression
 from dayfly.specs.outer import Outer
 from dayfly.training.averaging import Averaging
-from dayfly.training.compression import compression
+from dayfly.training.compression import exchange_of
 from dayfly.training.devices import CPU, device_of, to_device, to_wire
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.flat import FlatBuffer
@@ -291,18 +292,23 @@ def validation_measures_the_same() -> None:
 @case
 def compressed_sums_have_the_bits_of_the_cpu() -> None:
     schedule = COLLECTIVES["scatter-reduce"].schedule
-    for method in ("none", "bf16", "int8", "powersgd:1"):
+    for method in ("none", "bf16", "int8", "powersgd:1", "topk:0.25", "significance:0.5"):
         found = []
         for device in (CPU, FAR):
             seed_generators(DROPOUT, 1)
             model = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 8)).to(device)
             flat = FlatBuffer(model, tail=3, bucket_bytes=(64, 64), apart=method != "none")
-            exchange = compression(method).exchange(
-                flat, 1, lambda buffer: schedule(0, 2, buffer.numel())
+            exchange = exchange_of(
+                compression(method),
+                flat,
+                1,
+                lambda buffer: schedule(0, 2, buffer.numel()),
+                torch.optim.SGD(model.parameters(), lr=0.1),
             )
             bytes_of = []
             for _ in range(3):
                 flat.begin()
+                exchange.begin()
                 flat.announce(lambda number: None)
                 model(to_device(torch.randn(5, 12), device)).square().mean().backward()
                 flat.end(1.0)

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from dayfly.data.npy_arrays import digits
-from dayfly.training.compression import compression
+from dayfly.specs.compression import compression
+from dayfly.training.compression import exchange_of
 from dayfly.training.order import Epochs
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.slices import Slices
@@ -60,8 +61,10 @@ def learnt(method: str) -> Learnt:
         replicas = [Replica(asked) for _ in range(WORKERS)]
         workers = [Synchronous(asked, replica, apart=apart) for replica in replicas]
         exchanges = [
-            compression(method).exchange(one.flat, asked.seed, engine.schedule)
-            for one, engine in zip(workers, here.engines, strict=True)
+            exchange_of(
+                compression(method), one.flat, asked.seed, engine.schedule, replica.optimizers[""]
+            )
+            for one, engine, replica in zip(workers, here.engines, replicas, strict=True)
         ]
         slices = [
             Slices(DatasetSource(train, 0), epochs, rank, WORKERS, 1) for rank in range(WORKERS)
@@ -107,6 +110,7 @@ def test_without_compression_it_learns() -> None:
         ("int8", 0.01, 3.4),
         ("int4", 0.02, 5.5),
         pytest.param("powersgd:4", 0.03, 5.0, marks=pytest.mark.slow),
+        ("topk:0.05", 0.03, 8.0),
     ],
 )
 @pytest.mark.long

@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dayfly.errors import RequestError
-from dayfly.training.compression import Compression, compression
 from dayfly.training.compression.powersgd import PowerSgd, orthonormal
 from dayfly.training.flat import FlatBuffer
 
@@ -181,25 +179,3 @@ def test_columns_are_orthonormal_even_of_zeros(m: int, r: int, seed: int) -> Non
         assert torch.allclose(P.T @ P, torch.eye(r), atol=1e-5)
     columns = orthonormal(random)
     assert torch.allclose(columns @ (columns.T @ random), random, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("none", Compression()),
-        ("bf16", Compression("bf16")),
-        ("int8", Compression("int8")),
-        ("powersgd", Compression("powersgd", 4)),
-        ("powersgd:8", Compression("powersgd", 8)),
-    ],
-)
-def test_what_compress_takes(text: str, expected: Compression) -> None:
-    assert compression(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["", "fp8", "int8:4", "powersgd:", "powersgd:0", "powersgd:-1", "powersgd:x", "none:"]
-)
-def test_what_is_not_known_is_refused(text: str) -> None:
-    with pytest.raises(RequestError, match=r"--compress .* is not known: give one of none, bf16"):
-        compression(text)

@@ -33,6 +33,10 @@ def _chain(chance: Random) -> Stream:
     return Stream(plan=plan, works_s=seconds)
 
 
+def _travelling(elements: int, total: bool) -> int:
+    return (2 + total) * elements
+
+
 def random_ranks(seed: int) -> tuple[list[Rank], Shared]:
     """A step of some workers: passes, sums that begin within or behind them, and passes again."""
     chance = Random(seed)
@@ -64,7 +68,7 @@ def random_ranks(seed: int) -> tuple[list[Rank], Shared]:
                     at_once=2,
                     begin_s=begin_s,
                     message_s=message_s,
-                    travelling=None if chance.random() < 0.7 else lambda elements: 2 * elements,
+                    travelling=None if chance.random() < 0.7 else _travelling,
                     **apart,
                 )
             )

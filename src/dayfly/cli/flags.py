@@ -255,7 +255,7 @@ TRAINING_FLAGS = {
         str,
         "Let gradients travel smaller, and less exactly.",
         "none",
-        metavar="none|bf16|int8|int4|powersgd[:RANK]",
+        metavar="none|bf16|int8|int4|powersgd[:RANK]|topk:FRACTION[:exact]|significance:V",
     ),
     "virtual_workers": Flag(
         int, "Leaves of a batch: the same bits on any number of workers from 1 to V.", metavar="V"

@@ -65,12 +65,18 @@ def sum_of(
     Raises:
         RequestError: the algorithm is not known, or states no cost and has too many members.
     """
+    part_bytes = sum_bytes = None
+    if codec != "none":
+        part_bytes, sum_bytes = (
+            travelling_bytes(codec, members, length, total) for total in (False, True)
+        )
     asked = AllReduce(
         members=members,
         length=length,
         link=means.link(size),
         itemsize=itemsize,
-        travelling_bytes=None if codec == "none" else travelling_bytes(codec, length),
+        travelling_bytes=part_bytes,
+        sum_bytes=sum_bytes,
         groups=groups,
         first=first,
     )

@@ -14,6 +14,7 @@ from itertools import accumulate
 from dayfly.errors import RequestError
 from dayfly.planning.function_times import contended, declined, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
+from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB
 from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
 from dayfly.wire.collectives import collective
@@ -91,7 +92,7 @@ class Configuration:
     @property
     def feeds_back(self) -> bool:
         """Whether a worker keeps what its contributions lost on their way."""
-        return self.compress in ("int8", "int4") and self.workers > 1
+        return compression(self.compress).feeds_back and self.workers > 1
 
     @property
     def members(self) -> int:
@@ -349,8 +350,9 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             f"sync {c.sync!r} cannot be predicted from a profile, as its workers take steps in two "
             "roles: give bsp"
         )
-    if c.compress.startswith("powersgd") or (c.compress != "none" and c.cut):
+    asked = compression(c.compress)
+    if not asked.known_bytes or (asked.method != "none" and c.cut):
         raise RequestError(
             f"compress {c.compress!r} {'of a cut model ' if c.cut else ''}cannot be predicted: "
-            "give none, or bf16, int8 or int4 of a model that is not cut"
+            "give none, or bf16, int8, int4 or topk of a model that is not cut"
         )

@@ -22,9 +22,9 @@ from dayfly.errors import wrong_url
 from dayfly.planning.configuration import ITEM_BYTES
 from dayfly.planning.function_times import APART
 from dayfly.planning.profile import Profile, SizeProfile, Transfer
+from dayfly.specs.compression import compression
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
-from dayfly.wire.codec import CODECS
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import DirectionModel, LinkModel
 from dayfly.wire.collectives.push_pull import serve
@@ -305,7 +305,7 @@ def all_reduce(
         members=members + served,
         group=group,
         itemsize=itemsize,
-        travelling=None if codec == "none" else partial(travelling_bytes, codec),
+        travelling=None if codec == "none" else partial(travelling_bytes, codec, members),
         after=after,
         pool=pool,
         at_once=means.at_once,
@@ -341,9 +341,16 @@ def _served(members: int, length: int, chunk: int) -> CompiledSchedule:
     return CompiledSchedule(serve(members, length, chunk=chunk))
 
 
-def travelling_bytes(codec: str, length: int) -> int:
-    """Bytes that travel for so many elements in this form; none: as they are."""
-    if codec == "none":
+@lru_cache(maxsize=4096)
+def travelling_bytes(compress: str, members: int, length: int, total: bool) -> int:
+    """Returns the bytes that travel for elements of a buffer; see `specs.compression`.
+
+    Args:
+        compress: as `--compress`; none: they travel as they are.
+        members: that sum.
+        length: elements.
+        total: whether they are the sum, and no contribution.
+    """
+    if compress == "none":
         return ITEM_BYTES * length
-    dtype, shape = CODECS[codec]().form(length)
-    return dtype.itemsize * shape[0]
+    return compression(compress).travelling_bytes(length, members if total else 1)

@@ -26,7 +26,7 @@ def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
         if stream.name is None:
             continue
         for (is_put, length, to_all), count in _messages(stream.plan):
-            nbytes = _nbytes(stream, length)
+            nbytes = _nbytes(stream, length, to_all)
             cost = costs.get(nbytes)
             if cost is None:
                 cost = costs[nbytes] = means.kind.cost(nbytes)
@@ -85,8 +85,10 @@ def volume(several: Iterable[StoreTraffic], parts: int = 1) -> Volume:
     )
 
 
-def _nbytes(stream: Stream, length: int) -> int:
-    return length * stream.itemsize if stream.travelling is None else stream.travelling(length)
+def _nbytes(stream: Stream, length: int, total: bool) -> int:
+    if stream.travelling is None:
+        return length * stream.itemsize
+    return stream.travelling(length, total)
 
 
 def _copies(stream: Stream, means: ChannelModel, *, to_all: bool) -> tuple[int, bool]:

@@ -20,10 +20,10 @@ from dayfly.runs.stage_checks import (
 )
 from dayfly.runs.unequal import check_kept, check_unequal, workers_of
 from dayfly.specs import outer as outers
+from dayfly.specs.compression import compression
 from dayfly.specs.outer import Outer
 from dayfly.specs.pace import SPARE_S
 from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
-from dayfly.training.compression import compression
 from dayfly.training.precisions import BF16, FP16, FP32
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
@@ -46,7 +46,8 @@ class Settings(FunctionSettings):
         outer_momentum: the outer optimizer's momentum; None: 0.9.
         collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
         aggregators: workers that sum, of k-reduce and hap.
-        compress: form in which gradients travel: none, bf16, int8, int4, powersgd or powersgd:RANK.
+        compress: form in which gradients travel: none, bf16, int8, int4, powersgd, powersgd:RANK,
+            topk:FRACTION, topk:FRACTION:exact or significance:V.
         virtual_workers: leaves of each batch, V: weights and history have the same bits at any
             number of workers from 1 to V. None: they depend on the workers.
         precision: of forward passes and losses: fp32, or mixed with bf16 or fp16.

@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 import torch
 
 from dayfly.errors import WaitTimeout, WireError
@@ -196,26 +197,46 @@ class Execution:
             self._channel.drop([key] if late else [])
 
     def _get(self, name: Name, span: Span) -> None:
-        into = self._view(span)
         if self._codec is not None:
-            travelled = self._held(name, span)
-            self._codec.decode(travelled, into)
-            self._give_back(travelled)
+            travelled = self._travelled(self._codec, name, span)
+            self._decode(self._codec, name, travelled, self._view(span))
         else:
-            self._read(self._key(name), into)
+            self._read(self._key(name), self._view(span))
 
     def _hold(self, name: Name, span: Span) -> None:
-        held = self._held(name, span)
         if self._codec is not None:
-            travelled, held = held, self._buffers.take(self._buffer_P.dtype, len(span))
-            self._codec.decode(travelled, held)
-            self._give_back(travelled)
+            travelled = self._travelled(self._codec, name, span)
+            held = self._buffers.take(self._buffer_P.dtype, len(span))
+            self._decode(self._codec, name, travelled, held)
+        else:
+            held = self._held(name, (self._buffer_P.dtype, (len(span),)))
         self._sum(self._plan.sums[name]).add(name, held)
 
-    def _held(self, name: Name, span: Span) -> torch.Tensor:
+    def _travelled(self, codec: Codec, name: Name, span: Span) -> torch.Tensor:
+        form = codec.form(len(span))
+        return self._plain(name) if form is None else self._held(name, form)
+
+    def _decode(
+        self, codec: Codec, name: Name, travelled: torch.Tensor, into_P: torch.Tensor
+    ) -> None:
+        try:
+            codec.decode(travelled, into_P)
+        except WireError as error:
+            raise WireError(f"the {self._key(name)}: {error}") from error
+        if codec.form(len(into_P)) is not None:
+            self._give_back(travelled)
+
+    def _plain(self, name: Name) -> torch.Tensor:
+        """A message (N,) uint8 whose size is not known, in memory of its own."""
+        key = self._key(name)
+        began = time.monotonic()
+        raw = self._wait(key, lambda some_s: self._channel.get_bytes(key, some_s))
+        self._spent("wait", began, time.monotonic())
+        return torch.from_numpy(np.frombuffer(bytearray(raw), np.uint8))
+
+    def _held(self, name: Name, form: tuple[torch.dtype, tuple[int, ...]]) -> torch.Tensor:
         """A message beside the buffer: lent by the channel, or in memory of our own."""
         key = self._key(name)
-        form = self._codec.form(len(span)) if self._codec else (self._buffer_P.dtype, (len(span),))
         if not self._channel.zero_copy:
             dtype, shape = form
             held = self._buffers.take(dtype, math.prod(shape)).view(shape)

@@ -230,6 +230,8 @@ class CompiledSchedule:
         self.lanes = {lane: tuple(queue) for lane, queue in zip(Lane, queues, strict=True)}
         #: Of each operation, the elements of its span.
         self.lengths = tuple([op.span.stop - op.span.start for op in ops])
+        #: Of each operation, whether its message is a sum, for everyone.
+        self.totals = tuple([op.name is not None and op.name.destination == EVERYONE for op in ops])
         #: Elements of the largest message.
         self.largest = max(
             (n for n, op in zip(self.lengths, ops, strict=True) if op.name is not None),

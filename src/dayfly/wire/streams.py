@@ -41,7 +41,7 @@ class Stream:
         member, members: which of them this one is.
         group: whether these are some of all ranks.
         itemsize: bytes of an element.
-        travelling: bytes that travel for so many elements, if not theirs.
+        travelling: bytes that travel for so many elements, if not theirs, and whether of a sum.
         after: of which streams of the rank, by their numbers, which operation must be done first
             (None: all).
         pool: streams of one pool take turns, `at_once` at once.
@@ -61,7 +61,7 @@ class Stream:
     members: int = 1
     group: bool = False
     itemsize: int = 4
-    travelling: Callable[[int], int] | None = None
+    travelling: Callable[[int, bool], int] | None = None
     after: tuple[tuple[int, int | None], ...] = ()
     pool: str | None = None
     at_once: int = 1
@@ -234,7 +234,7 @@ class Live:
         self.nbytes = (
             [length * itemsize for length in plan.lengths]
             if travelling is None
-            else list(map(travelling, plan.lengths))
+            else list(map(travelling, plan.lengths, plan.totals))
         )
         self.number = number
         self.stream = stream

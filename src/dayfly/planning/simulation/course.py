@@ -32,9 +32,9 @@ from dayfly.planning.configuration import (
 from dayfly.planning.decline import left_of_bandwidth
 from dayfly.planning.predict import round_of, validation_of
 from dayfly.planning.profile import Profile
-from dayfly.planning.ranks import ChannelModel, travelling_bytes
+from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.renewal import renews
-from dayfly.planning.simulation.rounds import LocalSteps, Rounds, Synchronous, Work, shares
+from dayfly.planning.simulation.rounds import Bucket, LocalSteps, Rounds, Synchronous, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages
 from dayfly.specs.pace import LOOK_FOR_STOP_S
@@ -221,7 +221,8 @@ class _Builder:
             buffer = flat(layers, tail=0)
         else:
             buffer = data_parallel.flat_of(self._profile, self._c)
-        return Work.of(self._sizes[stage], layers, first, buffer, self._c.compress)
+        size, c = self._sizes[stage], self._c
+        return Work.of(size, layers, first, buffer, c.compress, c.members)
 
     # Rounds.
 
@@ -278,7 +279,7 @@ class _Builder:
             own.append(self._data_N(samples_N) + forward_N + backward_N + beside_s)
         phases: tuple[Phase, ...] = ()
         for length, codec in data_parallel.averaged_of(self._profile, self._c, len(batches)):
-            phases += self._phases(0, length, travelling_bytes(codec, length), links)
+            phases += self._phases(0, Bucket.of(length, codec, self._members), links)
         return LocalSteps(np.array(own), phases, 0.0, over_s)
 
     def _staged(self, batch: int, links: list[LinkModel], over_s: float) -> Staged:
@@ -330,15 +331,14 @@ class _Builder:
 
     # Sums.
 
-    def _phases(
-        self, stage: int, length: int, nbytes: int, links: list[LinkModel]
-    ) -> tuple[Phase, ...]:
+    def _phases(self, stage: int, one: Bucket, links: list[LinkModel]) -> tuple[Phase, ...]:
         c = self._c
         asked = AllReduce(
             members=self._members,
-            length=length,
+            length=one.length,
             link=links[stage],
-            travelling_bytes=nbytes,
+            travelling_bytes=one.nbytes,
+            sum_bytes=one.sum_bytes,
             groups=c.stages,
             first=stage * self._members,
         )
@@ -348,7 +348,7 @@ class _Builder:
     def _sums(self, stage: int, links: list[LinkModel]) -> tuple[tuple[Phase, ...], ...]:
         """Of each bucket of a stage."""
         buckets = self._works[stage].buckets
-        return tuple(self._phases(stage, one.length, one.nbytes, links) for one in buckets)
+        return tuple(self._phases(stage, one, links) for one in buckets)
 
     # Checkpoints and the log.
 
@@ -360,8 +360,8 @@ class _Builder:
 
     def _summed_bytes(self, stage: int) -> float:
         if sums := data_parallel.averaged_of(self._profile, self._c):
-            return sum(travelling_bytes(codec, length) for length, codec in sums)
-        return sum(bucket.nbytes for bucket in self._works[stage].buckets)
+            return sum(Bucket.of(*one, self._members).sum_bytes for one in sums)
+        return sum(bucket.sum_bytes for bucket in self._works[stage].buckets)
 
     def _log_s(self, stage: int) -> float:
         """A round from the log: its sums are read and applied; or it is computed by itself."""

@@ -36,14 +36,22 @@ class Bucket:
 
     Args:
         length: elements.
-        nbytes: on their way.
+        nbytes: on their way to be summed.
+        sum_bytes: of the sum on its way.
         whole_at: share of the backward pass, by its time for one sample, after which they are
             whole; the last bucket is whole at its end.
     """
 
     length: int
     nbytes: int
+    sum_bytes: int
     whole_at: float
+
+    @classmethod
+    def of(cls, length: int, codec: str, members: int, whole_at: float = 1.0) -> Bucket:
+        """Returns so many elements in a codec, as `--compress`, that so many members sum."""
+        sizes = (travelling_bytes(codec, members, length, total) for total in (False, True))
+        return cls(length, *sizes, whole_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +79,13 @@ class Work:
         first: int,
         buffer: Flat,
         codec: str = "none",
+        members: int = 1,
     ) -> Work:
         """Of the layers from number `first` on.
 
         Args:
             codec: in which gradients travel.
+            members: that sum.
         """
         times = size.backward[first : first + len(layers)]
         cut = len(layers) < len(size.forward)
@@ -87,7 +97,7 @@ class Work:
             trained=trained,
             kept=float(sum(layer.parameters + layer.buffers for layer in layers)),
             apply_s=size.apply(trained) if trained else 0.0,
-            buckets=_buckets(buffer, times, codec),
+            buckets=_buckets(buffer, times, codec, members),
         )
 
     def computing_s(self, samples_N: Ints, pieces: int) -> tuple[Floats, Floats]:
@@ -101,15 +111,17 @@ class Work:
         return found[0], found[1]
 
 
-def _buckets(buffer: Flat, times: tuple[Affine, ...], codec: str) -> tuple[Bucket, ...]:
+def _buckets(
+    buffer: Flat, times: tuple[Affine, ...], codec: str, members: int
+) -> tuple[Bucket, ...]:
     """What is no gradient travels in the last one, and is not compressed then."""
     pieces = np.cumsum(cut_backward(times, 1, buffer.whole_after))
     last = len(buffer.buckets) - 1
     made = []
     for number, length in enumerate(buffer.buckets):
-        nbytes = travelling_bytes(codec if number < last else "none", length)
         early = number < len(buffer.whole_after) and pieces[-1] > 0
-        made.append(Bucket(length, nbytes, float(pieces[number] / pieces[-1]) if early else 1.0))
+        whole_at = float(pieces[number] / pieces[-1]) if early else 1.0
+        made.append(Bucket.of(length, codec if number < last else "none", members, whole_at))
     return tuple(made)
 
 

@@ -23,7 +23,8 @@ from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.runs.protocols.base import WholeModel, WorkerContext
 from dayfly.runs.protocols.buckets import Buckets
-from dayfly.training.compression import compression
+from dayfly.specs.compression import compression
+from dayfly.training.compression import exchange_of
 from dayfly.training.compression.exchange import Exchange
 from dayfly.training.leaves import LeafExchange
 from dayfly.training.logged import added, by_name
@@ -71,7 +72,8 @@ class Bsp(WholeModel):
                 phase=name,
             )
             if task.virtual_workers is None:
-                exchange = asked.exchange(steps.flat, job.seed, engine.schedule)
+                optimizer = replica.optimizers[name]
+                exchange = exchange_of(asked, steps.flat, job.seed, engine.schedule, optimizer)
             else:
                 exchange = LeafExchange(steps.flat, leaves, task.virtual_workers)
             buckets = Buckets(engine, exchange, number)

@@ -19,8 +19,8 @@ from typing import Any
 from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.runs.protocols.local_sgd import LocalSgdRounds
+from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB, Outer
-from dayfly.training.compression import compression
 from dayfly.training.order import Rounds
 from dayfly.training.outer import OuterGradients, joined, outer_optimizer, parted, rounding
 from dayfly.training.replica import Replica
@@ -38,7 +38,7 @@ class OuterRounds(LocalSgdRounds):
         assert task.outer is not None, "another protocol is without an outer optimizer"
         # With one worker nothing travels.
         asked = compression(task.compress if task.world_size > 1 else "none")
-        codec, fed_back = CODECS[asked.method]() if asked.codec else None, None
+        codec, fed_back = CODECS[asked.codec]() if asked.codec else None, None
         if codec is not None and asked.feeds_back:
             fed_back = rounding(codec, here.engine.schedule)
         self._outer = OuterGradients(

@@ -1,15 +1,20 @@
-"""What workers sum of a flat buffer in a step: its buckets, as they are or by a stateless codec."""
+"""What workers sum of a flat buffer in a step: its buckets, as they are or by a stateless codec.
+
+With error feedback a worker keeps what was not sent, its residual, and adds it to the next step's.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
 from dayfly.training.flat import FlatBuffer
 from dayfly.training.state import Tensors
 from dayfly.wire.buffers import Buffer
-from dayfly.wire.codec import Codec
+from dayfly.wire.codec import CODECS, Codec
 from dayfly.wire.schedule import Kind, Schedule, Span
 
 
@@ -86,24 +91,24 @@ def total(parts: Sequence[Tensors], name: str, into: torch.Tensor) -> None:
 _RESIDUAL = "residual"
 
 
-class Feedback(Exchange):
-    """Buckets by a codec, with error feedback; residual_G is this worker's.
-
-    Args:
-        codec: without state.
-        schedule: this rank's, to sum buffers like the one given.
-    """
+class WithResidual(Exchange, ABC):
+    """Buckets by a codec, with error feedback; residual_G is this worker's."""
 
     remembers = True
 
-    def __init__(
-        self, flat: FlatBuffer, codec: Codec, schedule: Callable[[torch.Tensor], Schedule]
-    ) -> None:
+    def __init__(self, flat: FlatBuffer, codec: Codec) -> None:
         super().__init__(flat, codec)
-        self._codec = codec
-        self._schedule = schedule
-        self._spans: dict[int, list[Span]] = {}
         self.residual_G = torch.zeros(flat.buckets[-1].start, dtype=flat.data.dtype)
+
+    @abstractmethod
+    def send(self, number: int, own_B: torch.Tensor, residual_B: torch.Tensor) -> None:
+        """Makes a bucket ready to be sent.
+
+        Args:
+            number: of the bucket.
+            own_B: this worker's gradients in it; they become its contribution.
+            residual_B: what was not sent before; it becomes what will not be sent of these.
+        """
 
     def contribute(self, number: int) -> None:
         if self.codecs[number] is None:
@@ -115,13 +120,7 @@ class Feedback(Exchange):
         kept = [one.clone() for one in missed]
         for one in missed:
             one.zero_()
-        own = self.buffers[number].add_(residual)
-        residual.zero_()
-        if number not in self._spans:
-            self._spans[number] = contributed(self._schedule(own))
-        for span in self._spans[number]:
-            lost = residual[span.start : span.stop]
-            loss(self._codec, own[span.start : span.stop], span, lost)
+        self.send(number, self.buffers[number], residual)
         for one, before in zip(missed, kept, strict=True):
             one.copy_(before)
 
@@ -130,6 +129,71 @@ class Feedback(Exchange):
 
     def load_state(self, shared: Tensors, own: Sequence[Tensors]) -> None:
         total(own, _RESIDUAL, self.residual_G)
+
+
+class Feedback(WithResidual):
+    """What the codec loses of the contributions that leave this worker is added to the next.
+
+    Args:
+        codec: without state.
+        schedule: this rank's, to sum buffers like the one given.
+    """
+
+    def __init__(
+        self, flat: FlatBuffer, codec: Codec, schedule: Callable[[torch.Tensor], Schedule]
+    ) -> None:
+        super().__init__(flat, codec)
+        self._codec = codec
+        self._schedule = schedule
+        self._spans: dict[int, list[Span]] = {}
+
+    def send(self, number: int, own_B: torch.Tensor, residual_B: torch.Tensor) -> None:
+        own_B.add_(residual_B)
+        residual_B.zero_()
+        if number not in self._spans:
+            self._spans[number] = contributed(self._schedule(own_B))
+        for span in self._spans[number]:
+            lost = residual_B[span.start : span.stop]
+            loss(self._codec, own_B[span.start : span.stop], span, lost)
+
+
+class Selected(WithResidual):
+    """Of each contribution a few elements travel, also of those that this worker sums up itself.
+
+    So sums are sparse, too, and contributions and sums travel without further loss.
+    """
+
+    def __init__(self, flat: FlatBuffer) -> None:
+        super().__init__(flat, CODECS["sparse"]())
+
+    @abstractmethod
+    def select(self, number: int, values_B: torch.Tensor) -> torch.Tensor:
+        """Returns what travels of a bucket: (B,), 0 where nothing does. Values are only read."""
+
+    def send(self, number: int, own_B: torch.Tensor, residual_B: torch.Tensor) -> None:
+        feed_back(own_B, residual_B, partial(self.select, number))
+
+
+def feed_back(
+    own_P: torch.Tensor,
+    residual_P: torch.Tensor,
+    select: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """Makes a contribution ready to be summed by the codec `sparse`, with error feedback.
+
+    It holds for any flat buffer: a step's gradients, or how far a worker moved in several steps.
+
+    Args:
+        own_P: what this worker has to bring; it becomes what travels, exactly.
+        residual_P: what it still owed; it becomes what it owes now. A NaN or an infinity travels
+            once, and does not stay.
+        select: returns what travels of values (P,), as `topk.top_k` does.
+    """
+    own_P.add_(residual_P)
+    sent_P = select(own_P)
+    torch.sub(own_P, sent_P, out=residual_P)
+    residual_P.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    own_P.copy_(sent_P)
 
 
 def loss(codec: Codec, values_P: torch.Tensor, span: Span, into_P: torch.Tensor) -> None:

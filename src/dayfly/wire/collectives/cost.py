@@ -222,6 +222,7 @@ class AllReduce:
         link: of each member.
         itemsize: bytes of an element in the buffer.
         travelling_bytes: all elements on their way; None: as they are in the buffer.
+        sum_bytes: of the sum of all elements on its way; None: as of a contribution.
         groups: groups of members that sum at once, over one store.
         first: rank of the first member; the others follow it.
     """
@@ -231,23 +232,29 @@ class AllReduce:
     link: LinkModel
     itemsize: int = 4
     travelling_bytes: int | None = None
+    sum_bytes: int | None = None
     groups: int = 1
     first: int = 0
 
     @cached_property
     def nbytes(self) -> int:
         """Bytes of the whole buffer on their way, s."""
-        whole = self.travelling_bytes
-        return self.length * self.itemsize if whole is None else whole
+        return self.length * self.itemsize if (s := self.travelling_bytes) is None else s
+
+    @cached_property
+    def summed(self) -> int:
+        """The same of the sum."""
+        return self.nbytes if self.sum_bytes is None else self.sum_bytes
 
     @cached_property
     def chunk(self) -> int:
         """Elements that are worth a message."""
         return max(1, self.link.up.chunk_bytes // self.itemsize)
 
-    def travelling(self, elements: int) -> int:
-        """Returns the bytes that travel for so many elements."""
-        return round(self.nbytes * elements / self.length) if self.length else 0
+    def travelling(self, elements: int, total: bool = False) -> int:
+        """Returns the bytes that travel for so many elements. total: of the sum."""
+        whole = self.summed if total else self.nbytes
+        return round(whole * elements / self.length) if self.length else 0
 
     @property
     def copies(self) -> int:
@@ -299,9 +306,7 @@ class AllReduce:
         at_once, on_host = members * self.groups, self.on_host(members, after)
         row_s = line.row_s(nbytes, count, at_once, on_host)
         length_s = row_s + choice(count, line.latency_s, 0.0)
-        busy_s = length_s
-        if not self.link.alone:
-            busy_s = count * line.occupied_s(nbytes, at_once, on_host)
+        busy_s = length_s if self.link.alone else count * line.occupied_s(nbytes, at_once, on_host)
         return Phase(length_s, up_s=busy_s, late_s=length_s - busy_s)
 
     def held_bytes(self, message_bytes: float, waiting: int = 1) -> float:
@@ -328,13 +333,13 @@ class AllReduce:
             messages: by size.
             memory_bytes: as `Cost` has it.
         """
-        begin_s = self.link.begin_s
+        begin_s, message = self.link.begin_s, self.link.message
         # Sums that are no arrays of the first term's shape: no `+=`.
         puts = gets = up = down = 0
         for some in messages:
             copies = self.copies if some.everyone else 1
-            sent = by_value(self._puts, some.bytes_up // most(1, some.puts))
-            read = by_value(self._gets, some.bytes_down // most(1, some.gets))
+            sent = by_value(lambda size: message(size).puts, some.bytes_up // most(1, some.puts))
+            read = by_value(lambda size: message(size).gets, some.bytes_down // most(1, some.gets))
             # To all ranks a message for everyone is one put; to those of a group, one a reader.
             puts = puts + some.puts * sent * (copies if self.groups > 1 else 1)
             gets = gets + some.gets * read
@@ -351,12 +356,6 @@ class AllReduce:
             memory_bytes=least(memory_bytes, 1.0 * (self.members - 1) * self.nbytes),
             alone=self.link.alone,
         )
-
-    def _puts(self, nbytes: int) -> int:
-        return self.link.message(nbytes).puts
-
-    def _gets(self, nbytes: int) -> int:
-        return self.link.message(nbytes).gets
 
 
 def plain_link(up_s_per_byte: float, down_s_per_byte: float, latency_s: float) -> LinkModel:

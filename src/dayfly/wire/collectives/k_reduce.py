@@ -178,7 +178,8 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     read, k (n - 1) sums, and a lone aggregator uploads nothing at first.
     """
     n, k = one.members, one.members if aggregators is None else aggregators
-    shard, largest = one.nbytes / k, -(-one.length // k) * one.itemsize
+    shard, total = one.nbytes / k, one.summed / k
+    largest = -(-one.length // k) * one.itemsize
     alike = choice(k == n, 1, (k > 1) * one.link.direct)
     others, own = one.up(shard, n, k), one.up(shard, n, k - 1)
     read_s = k * one.down(shard, k).down_s
@@ -190,9 +191,9 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
             one.down(shard, k, n - 1),
             Phase(later_s, late_s=late_s),
             Phase((n - 1) * shard * one.link.reduce_s_per_byte),
-            one.up(shard, k, everyone=True),
+            one.up(total, k, everyone=True),
             one.down(
-                shard, k * (n - 1) / most(1, k - alike), k - alike, after=(1 - alike) * (k < n)
+                total, k * (n - 1) / most(1, k - alike), k - alike, after=(1 - alike) * (k < n)
             ),
         ),
         traffic(one, k, k),
@@ -246,11 +247,11 @@ def traffic(one: AllReduce, parts: int, sums: int) -> tuple[MessageCount, Messag
         parts: parts of the buffer, of each of which all members but one put a contribution.
         sums: messages with sums, each for everyone.
     """
-    n, s = one.members, one.nbytes
+    n, s, total = one.members, one.nbytes, one.summed
     read = sums * (n - 1)
     return (
         MessageCount(parts * (n - 1), parts * (n - 1), (n - 1) * s, (n - 1) * s),
-        MessageCount(sums, read, s, (n - 1) * s, everyone=True),
+        MessageCount(sums, read, total, (n - 1) * total, everyone=True),
     )
 
 

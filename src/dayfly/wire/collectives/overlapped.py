@@ -195,9 +195,12 @@ def cost(one: AllReduce) -> Cost:
     """
     n = one.members
     count, whole = one.chunks_of_splits(MOST_CHUNKS)
-    chunk = one.nbytes / (n * count)
-    up, down = one.up(chunk, n, n * count), one.down(chunk, n, 2 * (n - 1) * count)
-    parts, sums_up = one.up(chunk, n, n - 1), one.up(chunk, n, count)
+    chunk, total = one.nbytes / (n * count), one.summed / (n * count)
+    # Where sums have another size than contributions, a message is taken to have the mean of all.
+    sent = chunk if one.sum_bytes is None else ((n - 1) * chunk + total) / n
+    read = chunk if one.sum_bytes is None else (chunk + total) / 2
+    up, down = one.up(sent, n, n * count), one.down(read, n, 2 * (n - 1) * count)
+    parts, sums_up = one.up(chunk, n, n - 1), one.up(total, n, count)
     up_q, down_q = up.up_s / (n * count), down.down_s / (2 * (n - 1) * count)
     copies_s = (one.copies - 1) * count * up_q
     add_s = (n - 1) * chunk * one.link.reduce_s_per_byte

@@ -78,7 +78,7 @@ def cost(one: AllReduce) -> Cost:
     contributions come from the highest rank down and are added from the lowest up, so rank 0 holds
     all of them.
     """
-    n, part = one.members, one.nbytes / one.members
+    n, part, total = one.members, one.nbytes / one.members, one.summed / one.members
     up, down = one.up(part, n), one.down(part, n)
     steps_s = up.length_s + (n - 2) * most(up.length_s, down.length_s) + down.length_s
     carried_s = up.up_s + (n - 2) * most(up.up_s, down.down_s) + down.down_s
@@ -91,8 +91,8 @@ def cost(one: AllReduce) -> Cost:
                 late_s=steps_s - carried_s,
             ),
             Phase((n - 1) * part * one.link.reduce_s_per_byte),
-            one.up(part, n, everyone=True),
-            one.down(part, n, n - 1),
+            one.up(total, n, everyone=True),
+            one.down(total, n, n - 1),
         ),
         traffic(one, n, n),
         one.held_bytes(part, waiting=n),

@@ -116,8 +116,9 @@ def _messages(one: AllReduce, schedules: Sequence[Schedule]) -> list[MessageCoun
             if op.name is not None and (op.name.destination == EVERYONE) == everyone
         ]
         if one.members and ops:
-            puts = [one.travelling(len(op.span)) for op in ops if op.kind is Kind.PUT]
-            gets = [one.travelling(len(op.span)) for op in ops if op.kind is not Kind.PUT]
+            sizes = [one.travelling(len(op.span), everyone) for op in ops]
+            puts = [size for size, op in zip(sizes, ops, strict=True) if op.kind is Kind.PUT]
+            gets = [size for size, op in zip(sizes, ops, strict=True) if op.kind is not Kind.PUT]
             theirs = any(op.name is not None and op.name.source == SERVER for op in ops)
             found.append(
                 MessageCount(len(puts), len(gets), sum(puts), sum(gets), everyone and not theirs)

@@ -198,7 +198,8 @@ def _sizes(
     for number, stream in enumerate(streams):
         if stream.travelling is not None:
             part = slice(first[number], first[number] + len(plans[number].length))
-            nbytes[part] = list(map(stream.travelling, stream.plan.lengths))
+            plan = stream.plan
+            nbytes[part] = list(map(stream.travelling, plan.lengths, plan.totals))
         if stream.works_s:
             work_s[first[number] + np.array(stream.plan.works)] = stream.works_s
     ways = [way for rank in ranks for way in (rank.up, rank.down)]
