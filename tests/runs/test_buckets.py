@@ -1,89 +1,65 @@
-"""A model of several buckets: they overlap the backward pass, and deaths leave the same bits."""
+"""Buckets over real engines: what is summed while the backward pass still computes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from typing import Any
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-import pytest
 import torch
 from torch import nn
 
-import dayfly
-from dayfly.life.faults import Fault
-from tests.runs import small
+from dayfly.runs.protocols.buckets import Buckets
+from dayfly.training.compression.powersgd import PowerSgd
+from dayfly.training.flat import FlatBuffer
+from dayfly.wire.collectives import COLLECTIVES
+from dayfly.wire.collectives.conformance_world import SOON_S, world
 
-pytestmark = pytest.mark.long
-
-#: Sums of 30 steps of 2.6 MB.
-BUDGET_MIB = 48
-
-
-def wide() -> nn.Module:
-    """Three layers: 20 KB, 2.3 MB and 0.4 MB of gradients, in three buckets."""
-    return nn.Sequential(
-        nn.Linear(12, 400), nn.BatchNorm1d(400), nn.ReLU(), nn.Linear(400, 1400), nn.ReLU(),
-        nn.Dropout(0.2), nn.Linear(1400, 5), nn.Linear(5, 5),
-    )  # fmt: skip
+WORLD = 3
 
 
-def train(data: Path, directory: Path, workers: int, **more: Any) -> dayfly.Run:
-    return dayfly.train(
-        small.job(data, model=wide, epochs=1, **more.pop("job", {})),
-        workers=workers,
-        run_dir=directory,
-        progress=False,
-        log_budget_mib=BUDGET_MIB,
-        **more,
-    )
+class Noted(PowerSgd):
+    """Notes when the second sum of the first bucket begins."""
+
+    def __init__(self, flat: FlatBuffer) -> None:
+        super().__init__(flat, 1, seed=1)
+        self.begun = threading.Event()
+
+    def contribute(self, number: int) -> None:
+        super().contribute(number)
+        if number == 1:
+            self.begun.set()
 
 
-@pytest.fixture(scope="module")
-def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dayfly.Run]:
-    @cache
-    def run(workers: int) -> dayfly.Run:
-        return train(data, tmp_path_factory.mktemp("buckets"), workers)
+def test_powersgd_sums_twice_while_the_layers_before_are_still_computed() -> None:
+    """The first layer's gradient waits for the last one's second sum, which needs all ranks."""
+    torch.manual_seed(0)
+    models = [
+        nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(3))) for _ in range(WORLD)
+    ]
+    inputs = torch.randn(WORLD, 5, 16)
+    met = []
 
-    return run
+    def step(rank: int) -> torch.Tensor:
+        flat = FlatBuffer(models[rank], tail=3, bucket_bytes=(64, 64), apart=True)
+        exchange = Noted(flat)
+        assert exchange.chains == ((0, 1), (2, 3), (4, 5))
+        with Buckets(here.engines[rank], exchange) as buckets:
+            flat.begin()
+            flat.announce(buckets.ready)
+            buckets.begin(0, [None] * len(buckets.sums))
+            first = next(models[rank].parameters())
+            first.register_hook(lambda _: met.append(exchange.begun.wait(SOON_S)))
+            models[rank](inputs[rank]).square().sum().backward()
+            flat.end(1.0)
+            buckets.finish()
+        exchange.adopt()
+        return flat.data
 
-
-def test_it_goes_out_in_buckets_while_it_computes(alone: Callable[[int], dayfly.Run]) -> None:
-    records = small.events(alone(2).directory, "worker-0")
-    spans = [record["spans"] for record in records if record["kind"] == "step"]
-    early = [s for s in spans if s.get("upload") and s["upload"][0][0] < s["compute"][-1][1]]
-    assert early, spans
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "grad-put-part",
-        "grad-reduce",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("grad-put-sum", "grad-get")),
-    ],
-)
-def test_deaths_between_buckets_leave_the_same_bits(
-    place: str, data: Path, alone: Callable[[int], dayfly.Run], tmp_path: Path
-) -> None:
-    """A place is passed once for each bucket; the first is where the worker dies."""
-    faults = [Fault(1, 2, place), Fault(0, 4, place), Fault(1, 5, "computed")]
-    run = train(data, tmp_path, 2, faults=faults)
-    assert run.result.restarts == len(faults)
-    assert small.bits(run) == small.bits(alone(2))
-    assert small.recomputed(run.directory, 2) <= small.died_in(faults)
-
-
-def test_an_exception_in_a_step_ends_the_worker_at_once(data: Path, tmp_path: Path) -> None:
-    """Its peers wait for the buckets of that step; it must not, or nobody would ever know."""
-    rare = float(np.sort(np.load(data)["x_train"][:, 0])[-5])
-
-    def fails(x: torch.Tensor) -> torch.Tensor:
-        if x[0] >= rare:
-            raise ValueError("no more")
-        return x
-
-    with pytest.raises(dayfly.RunFailed, match="no more"):
-        train(data, tmp_path, 2, job={"transform": fails})
+    with (
+        world(COLLECTIVES["scatter-reduce"], WORLD) as here,
+        ThreadPoolExecutor(WORLD) as pool,
+    ):
+        first, *others = pool.map(step, range(WORLD))
+    assert met == [True] * WORLD
+    assert first.any()
+    assert all(torch.equal(first, other) for other in others)

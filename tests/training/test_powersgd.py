@@ -21,17 +21,19 @@ def model() -> nn.Module:
     )
 
 
-def worker(rank: int = 2) -> tuple[FlatBuffer, PowerSgd]:
+def worker(
+    rank: int = 2, bucket_bytes: tuple[int, int] = (2**20, 2**20)
+) -> tuple[FlatBuffer, PowerSgd]:
     torch.manual_seed(0)
-    flat = FlatBuffer(model(), tail=3, apart=True)
+    flat = FlatBuffer(model(), tail=3, bucket_bytes=bucket_bytes, apart=True)
     flat.begin()
     flat.reached = [True] * len(flat.parameters)
     return flat, PowerSgd(flat, rank, seed=1)
 
 
 def step(workers: list[tuple[FlatBuffer, PowerSgd]]) -> None:
-    """The two all-reduces, by hand."""
-    for number in (0, 1):
+    """The all-reduces, by hand."""
+    for number in range(len(workers[0][1].buffers)):
         for _, exchange in workers:
             exchange.contribute(number)
         total = sum(exchange.buffers[number].clone() for _, exchange in workers)
@@ -179,3 +181,24 @@ def test_columns_are_orthonormal_even_of_zeros(m: int, r: int, seed: int) -> Non
         assert torch.allclose(P.T @ P, torch.eye(r), atol=1e-5)
     columns = orthonormal(random)
     assert torch.allclose(columns @ (columns.T @ random), random, atol=1e-4)
+
+
+def test_buckets_are_summed_apart_with_the_same_bits() -> None:
+    """One bucket, or a matrix, a kernel, and what is small, each in its own."""
+    whole, cut = worker(), worker(bucket_bytes=(64, 64))
+    assert [len(chain) for chain in whole[1].chains] == [2]
+    assert [len(chain) for chain in cut[1].chains] == [1, 1, 1, 1, 2, 1, 2]
+    assert cut[1].early == 6
+    for seed in range(3):
+        torch.manual_seed(seed)
+        whole[0].data.normal_()
+        cut[0].data.copy_(whole[0].data)
+        step([whole])
+        step([cut])
+        assert torch.equal(whole[0].data, cut[0].data)
+    assert torch.equal(whole[1].residual, cut[1].residual)
+    shared, own = whole[1].state()
+    again = worker(bucket_bytes=(64, 64))
+    again[1].load_state(shared, [own])
+    assert again[1].state()[0].keys() == shared.keys()
+    assert torch.equal(again[1].state()[0]["compress.q"], cut[1].state()[0]["compress.q"])

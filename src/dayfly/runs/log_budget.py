@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from dayfly.errors import RequestError, WireError
 from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.settings import Settings
+from dayfly.specs.compression import compression
 from dayfly.training.evaluation import Evaluation
 from dayfly.training.forward import SAMPLES, Weighting
 from dayfly.wire.channels import channel_kind
@@ -165,9 +166,11 @@ def log_rounds(
 
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:
-    """All-reduces of a round. With compression, what is no gradient is a bucket of its own."""
+    """All-reduces of a round. With compression, what is no gradient is a bucket of its own, and
+    PowerSGD sums each twice."""
     each = 2 + (settings.compress != "none")
-    return round_bytes.phases * each + round_bytes.summed // BUCKET_BYTES
+    times = 1 + (compression(settings.compress).method == "powersgd")
+    return times * (round_bytes.phases * each + round_bytes.summed // BUCKET_BYTES)
 
 
 def _chunks(nbytes: int, chunk_bytes: int) -> int:

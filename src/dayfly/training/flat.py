@@ -242,6 +242,10 @@ class FlatBuffer:
         """The gradients that the parameters have, after `spread`."""
         return [p.grad for p in self.parameters if p.grad is not None]
 
+    def members(self, bucket: int) -> list[int]:
+        """Numbers of the parameters whose gradients a bucket has."""
+        return [number for number, its in enumerate(self._bucket_of) if its == bucket]
+
     def unreached(self, bucket: int) -> list[Span]:
         """Where the gradients of a whole bucket are that this worker's backward pass left out."""
         missed = [

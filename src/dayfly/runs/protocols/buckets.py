@@ -58,17 +58,14 @@ class Buckets(Closing):
         self._stored = stored
 
     def ready(self, number: int) -> None:
-        """A bucket but the last is whole: sum it, beside what the caller does."""
-        if self._pool is not None:
-            self._coming.append(self._pool.submit(self._contribute, number))
+        """A bucket but the last is whole: sum it, beside what the caller does, if it may be."""
+        if number < self._exchange.early:
+            self._begin(number)
 
     def finish(self) -> None:
         """All of the flat buffer is whole: sum the rest, and wait until all is summed."""
-        for late in range(self._exchange.early, len(self.sums)):
-            if self._pool is None:
-                self._contribute(late)
-            else:
-                self.ready(late)  # all ranks begin them in the same order
+        for late in range(self._exchange.early, len(self._exchange.chains)):
+            self._begin(late)  # all ranks begin them in the same order
         for coming in self._coming:
             coming.result()
         self._coming.clear()
@@ -85,9 +82,16 @@ class Buckets(Closing):
             coming.cancel()
         self._coming.clear()
 
-    def _contribute(self, number: int) -> None:
-        self._exchange.contribute(number)
-        self._reduce(number)
+    def _begin(self, chain: int) -> None:
+        if self._pool is None:
+            self._sum(chain)
+        else:
+            self._coming.append(self._pool.submit(self._sum, chain))
+
+    def _sum(self, chain: int) -> None:
+        for number in self._exchange.chains[chain]:
+            self._exchange.contribute(number)
+            self._reduce(number)
 
     def _reduce(self, number: int) -> None:
         terms_P, codec = self._exchange.terms(number), self._exchange.codecs[number]

@@ -26,8 +26,9 @@ class Exchange:
     Attributes:
         buffers: what each of them sums, flat tensors.
         codecs: their form on the wire.
-        early: how many of them, from the first on, may begin during the backward pass, as the flat
-            buffer announces them; the others begin one after another, after it.
+        chains: of each bucket, the buffers that are summed one after another once it is whole.
+        early: how many chains, from the first on, may begin during the backward pass, as the flat
+            buffer announces their buckets; the others begin one after another, after it.
         remembers: whether a step depends on the contributions of the steps before; then a worker
             that catches up has to compute its own.
     """
@@ -38,7 +39,8 @@ class Exchange:
         self.flat = flat
         self.buffers = tuple(flat.data[span.start : span.stop] for span in flat.buckets)
         self.codecs: tuple[Codec | None, ...] = (*(codec for _ in flat.buckets[1:]), None)
-        self.early = len(self.buffers) - 1
+        self.chains: tuple[tuple[int, ...], ...] = tuple((n,) for n in range(len(self.buffers)))
+        self.early = len(self.chains) - 1
 
     def terms(self, number: int) -> Buffer:
         """What this worker brings to the sum of buffer `number`, which takes that one's place."""

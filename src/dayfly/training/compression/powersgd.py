@@ -9,11 +9,15 @@ optimization" (2019), algorithms 1 and 2. For each weight matrix, with M = gradi
     E = M - P Q_own^T    what this worker's own gradient lost
     gradient = P Q^T
 
-so two all-reduces a step: P with all that is not compressed, then Q. One step of power iteration,
-which goes on from the step before, approaches the r greatest directions.
+so two all-reduces of a bucket: P with all that is not compressed, then Q. One step of power
+iteration, which goes on from the step before, approaches the r greatest directions.
 
-    first   | P of each matrix | other gradients | moves, used, tail |
-    second  | Q of each matrix |
+    bucket 0      | P of each matrix | other gradients |, then | Q of each matrix |
+    ...
+    the last two  | P of each matrix | other gradients | moves, used, tail |, then | Q ... |
+
+A bucket's begin as soon as it is whole, while the backward pass still computes those that follow;
+those of the last two, which are whole at the end of it, after it.
 
 E follows from this worker's own contributions and the sums, and Q is a sum; so a worker that starts
 again finds them out as `feedback` says. Sums are of plain numbers, so any collective will do.
@@ -21,7 +25,7 @@ again finds them out as `feedback` says. Sums are of plain numbers, so any colle
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +52,20 @@ class _Matrix:
     first_Q: torch.Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What is summed together: matrices, and gradients and more that travel as they are.
+
+    Args:
+        plain: where these are, and where they are summed.
+        buffers: of the two sums, or of the first if there is nothing to compress.
+    """
+
+    matrices: Sequence[_Matrix]
+    plain: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    buffers: Sequence[torch.Tensor]
+
+
 class PowerSgd(Exchange):
     """Gradients of rank `rank`; matrices that it would not make half as large stay as they are.
 
@@ -59,61 +77,55 @@ class PowerSgd(Exchange):
 
     def __init__(self, flat: FlatBuffer, rank: int, seed: int) -> None:
         super().__init__(flat)
-        shapes = {
-            number: (len(parameter), parameter[0].numel())
+        compressed = {
+            number: parameter
             for number, parameter in enumerate(flat.parameters)
             if parameter.dim() > 1 and parameter.numel() and _worthwhile(parameter, rank)
         }
-        ranks = {number: min(rank, *shape) for number, shape in shapes.items()}
-        self._plain = [g for n, g in enumerate(flat.gradients) if n not in shapes]
-        self._plain.append(self.buffers[-1])
-        sizes_P = [shapes[n][0] * ranks[n] for n in shapes]
-        sizes_Q = [shapes[n][1] * ranks[n] for n in shapes]
-        plain = [len(one) for one in self._plain]
-        like = flat.data
-        first, second = like.new_zeros(sum(sizes_P) + sum(plain)), like.new_zeros(sum(sizes_Q))
-        views_P = torch.split(first, [*sizes_P, *plain])
-        self._plain_sums = views_P[len(shapes) :]
-        self.residual = like.new_zeros(sum(m * n for m, n in shapes.values()))
-        views_E = torch.split(self.residual, [m * n for m, n in shapes.values()])
-        views_Q = torch.split(second, sizes_Q)
-        self._matrices = [
-            _Matrix(
-                number,
-                flat.gradients[number].view(m, n),
-                views_E[at].view(m, n),
-                views_P[at].view(m, ranks[number]),
-                views_Q[at].view(n, ranks[number]),
-                _random(n, ranks[number], like.dtype, mix(WEIGHTS, seed, number)),
-            )
-            for at, (number, (m, n)) in enumerate(shapes.items())
-        ]
-        for one in self._matrices:
-            one.Q.copy_(one.first_Q)
-        # The second stays away if there is nothing to compress.
-        self.buffers = (first, second) if self._matrices else (first,)
+        sizes = [parameter.numel() for parameter in compressed.values()]
+        self.residual = flat.data.new_zeros(sum(sizes))
+        residuals = dict(zip(compressed, torch.split(self.residual, sizes), strict=True))
+        groups, last = [], len(flat.buckets) - 2
+        for bucket in range(last + 1):
+            members = flat.members(bucket)
+            plain = [flat.gradients[number] for number in members if number not in compressed]
+            if bucket == last:
+                plain.append(self.buffers[-1])
+            pairs = {
+                number: (flat.gradients[number].view(m, -1), residuals[number].view(m, -1))
+                for number, m in ((n, len(compressed[n])) for n in members if n in compressed)
+            }
+            groups.append(_group(pairs, plain, rank, seed))
+        self._groups = groups
+        matrices = (one for group in groups for one in group.matrices)
+        self._matrices = sorted(matrices, key=lambda one: one.parameter)
+        self._of_buffer = [(one, part) for one in groups for part in range(len(one.buffers))]
+        self.buffers = tuple(buffer for group in groups for buffer in group.buffers)
+        numbers = iter(range(len(self.buffers)))
+        self.chains = tuple(tuple(next(numbers) for _ in group.buffers) for group in groups)
         self.codecs = (None,) * len(self.buffers)
-        self.early = 0
+        self.early = len(self.chains) - 1
 
     def contribute(self, number: int) -> None:
-        if number:
-            self._second()
+        group, part = self._of_buffer[number]
+        if part:
+            self._second(group)
         else:
-            self._first()
+            self._first(group)
 
-    def _first(self) -> None:
-        for one in self._reached():
+    def _first(self, group: _Group) -> None:
+        for one in self._reached(group):
             one.M.add_(one.E)
-        for one in self._matrices:
+        for one in group.matrices:
             torch.mm(one.M, one.Q, out=one.P)
-        for own, into in zip(self._plain, self._plain_sums, strict=True):
+        for own, into in group.plain:
             into.copy_(own)
 
-    def _second(self) -> None:
-        for one in self._matrices:
+    def _second(self, group: _Group) -> None:
+        for one in group.matrices:
             one.P.copy_(orthonormal(one.P))
             torch.mm(one.M.T, one.P, out=one.Q)
-        for one in self._reached():
+        for one in self._reached(group):
             torch.sub(one.M, one.P @ one.Q.T, out=one.E)
             # What is no number has travelled as such: it is not to come back in every step.
             one.E.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
@@ -123,24 +135,51 @@ class PowerSgd(Exchange):
             torch.mm(one.P, one.Q.T, out=one.M)
             if not one.Q.isfinite().all():
                 one.Q.copy_(one.first_Q)
-        for own, summed in zip(self._plain, self._plain_sums, strict=True):
-            own.copy_(summed)
+        for group in self._groups:
+            for own, summed in group.plain:
+                own.copy_(summed)
 
     def state(self) -> tuple[Tensors, Tensors]:
-        shared = {_Q: self.buffers[1]} if self._matrices else {}
-        return shared, {_RESIDUAL: self.residual}
+        rows = [one.Q.reshape(-1) for one in self._matrices]
+        return {_Q: torch.cat(rows)} if rows else {}, {_RESIDUAL: self.residual}
 
     def load_state(self, shared: Tensors, own: Sequence[Tensors]) -> None:
         if _Q in shared:
-            self.buffers[1].copy_(shared[_Q])
+            rows = torch.split(shared[_Q], [one.Q.numel() for one in self._matrices])
+            for one, row in zip(self._matrices, rows, strict=True):
+                one.Q.copy_(row.view_as(one.Q))
         total(own, _RESIDUAL, self.residual)
 
-    def _reached(self) -> Iterator[_Matrix]:
+    def _reached(self, group: _Group) -> Iterator[_Matrix]:
         """Those that this worker's backward pass reached.
 
         If none did, the gradient is left alone; so what a worker did not reach keeps its residual.
         """
-        return (one for one in self._matrices if self.flat.reached[one.parameter])
+        return (one for one in group.matrices if self.flat.reached[one.parameter])
+
+
+def _group(
+    pairs: Mapping[int, tuple[torch.Tensor, torch.Tensor]],
+    plain: Sequence[torch.Tensor],
+    rank: int,
+    seed: int,
+) -> _Group:
+    """Makes the room of a group's sums. pairs: M and E (m, n) by the number of the parameter."""
+    shapes = [(m, n, min(rank, m, n)) for m, n in (M.shape for M, _ in pairs.values())]
+    sizes_P, sizes_Q = [m * r for m, _, r in shapes], [n * r for _, n, r in shapes]
+    like = [*plain, *(M for M, _ in pairs.values())][0]
+    first = like.new_zeros(sum(sizes_P) + sum(map(len, plain)))
+    second = like.new_zeros(sum(sizes_Q))
+    views_P = torch.split(first, [*sizes_P, *map(len, plain)])
+    views_Q = torch.split(second, sizes_Q)
+    matrices = []
+    for at, (number, (M, E)) in enumerate(pairs.items()):
+        m, n, r = shapes[at]
+        first_Q = _random(n, r, like.dtype, mix(WEIGHTS, seed, number))
+        Q = views_Q[at].view(n, r).copy_(first_Q)
+        matrices.append(_Matrix(number, M, E, views_P[at].view(m, r), Q, first_Q))
+    places = list(zip(plain, views_P[len(pairs) :], strict=True))
+    return _Group(matrices, places, (first, second) if pairs else (first,))
 
 
 def orthonormal(P: torch.Tensor) -> torch.Tensor:

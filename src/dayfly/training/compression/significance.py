@@ -55,13 +55,13 @@ class Significance(Selected):
             for group in self._optimizer.param_groups
             for parameter in group["params"]
         }
-        bucket, sent_B = self.flat.buckets[number], torch.zeros_like(values_B)
-        for parameter, gradient in zip(self.flat.parameters, self.flat.gradients, strict=True):
-            start = int(gradient.storage_offset()) - bucket.start
-            if 0 <= start < len(values_B):
-                part = slice(start, start + len(gradient))
-                rate = rates.get(id(parameter), 0.0)
-                sent_B[part] = significant(values_B[part], parameter, rate, bound)
+        sent_B = torch.zeros_like(values_B)
+        for member in self.flat.members(number):
+            parameter, gradient = self.flat.parameters[member], self.flat.gradients[member]
+            start = int(gradient.storage_offset()) - self.flat.buckets[number].start
+            part = slice(start, start + len(gradient))
+            rate = rates.get(id(parameter), 0.0)
+            sent_B[part] = significant(values_B[part], parameter, rate, bound)
         return sent_B
 
     def state(self) -> tuple[Tensors, Tensors]:
