@@ -167,7 +167,7 @@ def table(result: Mapping[str, Any]) -> Table:
         "ms: a step over files in memory, where nothing is gained by sending less",
         caption_justify="left",
     )
-    shown.add_column("", no_wrap=True)
+    shown.add_column("", overflow="fold")  # a long name takes two lines before a number is cut
     for title in ("acc. %", "less", "loss", "more", "KB", "ratio", "ms"):
         shown.add_column(title, justify="right", no_wrap=True)
     for name in dict.fromkeys(row["model"] for row in result["rows"]):

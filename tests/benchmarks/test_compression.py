@@ -35,6 +35,23 @@ def test_a_row_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert scratch(tmp_path) == []
 
 
+@pytest.mark.slow  # what is sent and its bytes: tests/training/test_significance.py, test_topk.py
+def test_of_a_sparse_model_zeros_do_not_travel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asked = ["--quick", "--seeds", "1", "--workers", "2", "--models", "sparse-lr"]
+    result = compression.run([*asked, "--methods", "none", "significance:0", "significance:0.7"])
+    _, exact, filtered = result["rows"]
+    assert exact["val_loss_more"] == pytest.approx([0.0], abs=1e-4), "the same but for rounding"
+    assert exact["ratio"] > 4
+    assert filtered["ratio"] > 1.2 * exact["ratio"]
+    assert abs(filtered["val_loss_more"][0]) < 0.05
+    page = io.StringIO()
+    Console(file=page, width=80).print(compression.table(result))
+    assert "…" not in page.getvalue(), "it fits into a terminal"
+
+
 def test_a_method_that_is_not_known_is_refused_before_anything_runs() -> None:
     with pytest.raises(RequestError, match="--compress 'zip' is not known"):
         compression.run(["--methods", "none", "zip"])

@@ -55,6 +55,34 @@ def test_lengths_are_those_of_virtual_time(
     assert cost_of(name, how, one).seconds == pytest.approx(there_s, rel=off)
 
 
+@pytest.mark.parametrize("n", [2, 4, 8])
+@pytest.mark.parametrize(
+    ("name", "aggregators", "off"),
+    [
+        ("scatter-reduce", None, 0.001),
+        ("all-reduce", None, 0.001),
+        ("k-reduce", 2, 0.001),
+        ("pipelined", None, 0.001),
+        ("overlapped", None, 0.3),  # latencies longer than a message come on top
+    ],
+)
+def test_sums_may_be_larger_than_contributions(
+    name: str, aggregators: int | None, off: float, n: int
+) -> None:
+    """As those of sparse contributions are, by their number at most."""
+    length = 2**16 * n * 24
+    equal = line(UP, chunk_bytes=4 * (length // n // 16))
+    link = LinkModel(up=equal, down=equal)
+    one = AllReduce(
+        members=n, length=length, link=link, travelling_bytes=length // 8, sum_bytes=length // 2
+    )
+    how = collective(name, aggregators, n)
+    stated, there = cost_of(name, how, one), cost_by_schedule(how, one)
+    for what in ("puts", "gets", "bytes_up", "bytes_down"):
+        assert getattr(stated, what) == getattr(there, what), what
+    assert stated.seconds == pytest.approx(there.seconds, rel=off)
+
+
 def test_a_store_that_is_shared_is_as_slow_as_the_bytes_of_all() -> None:
     slow, length = 100e6, 25_000_000
     link = LinkModel(up=line(70e6, store=slow), down=line(70e6, store=slow))
