@@ -344,7 +344,7 @@ def test_functions_hand_over_before_their_lifetime_ends() -> None:
         ({"sync": "hop"}, "'hop' is not known"),
         ({"sync": "hap", "workers": 2}, "sync 'hap' cannot be predicted"),
         ({"compress": "powersgd:2", "workers": 2}, "cannot be predicted"),
-        ({"compress": "significance:0.7", "workers": 2}, "bf16, int8 or topk of a model"),
+        ({"compress": "significance:0.7", "workers": 2}, "bf16, int8, int4 or topk of a model"),
         ({"compress": "topk:7", "workers": 2}, "above 0 and at most 1"),
         ({"workers": 0}, "give numbers from 1"),
         ({"workers": 2, "cut": (2,), "memory_mib": (1024,) * 3}, "3 memory sizes for 2 stages"),

@@ -8,6 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from dayfly.errors import RequestError
+from dayfly.specs.compression import compression
+from dayfly.training.compression import check_rates
 from dayfly.training.compression.significance import Significance, significant
 from dayfly.training.flat import FlatBuffer
 
@@ -92,3 +95,12 @@ def test_steps_are_counted_on_from_a_checkpoint() -> None:
         assert step(one, its, [0.0, 0.21, 0.19, 0.0, 0.0]) == pytest.approx(
             [0.21, 0.21, 0.0, 0.0, 0.0]
         )
+
+
+def test_an_optimizer_without_learning_rates_is_refused() -> None:
+    optimizer = torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1)
+    check_rates(compression("significance:0.7"), [optimizer])
+    optimizer.param_groups[0]["lr"] = None
+    check_rates(compression("topk:0.1"), [optimizer])
+    with pytest.raises(RequestError, match="of which SGD has none: use --compress topk"):
+        check_rates(compression("significance:0.7"), [optimizer])

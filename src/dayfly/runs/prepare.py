@@ -29,6 +29,7 @@ from dayfly.runs.staging import CUT, staged
 from dayfly.runs.unequal import shares_of, slice_sizes
 from dayfly.specs.compression import compression
 from dayfly.training.arrays import Arrays, check_arrays, validation_samples
+from dayfly.training.compression import check_rates
 from dayfly.training.evaluation import right_answers
 from dayfly.training.forward import Weighting, forward
 from dayfly.training.order import Epochs, Rounds
@@ -200,7 +201,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data)
     check_shares(job, settings, data.trained)
     _check_phases(job, settings)
     replica = Replica(job, precision=settings.precision)
-    _check_significance(settings, replica)
+    check_rates(compression(settings.compress), replica.optimizers.values())
     if profile is not None:
         check_profiled(job, replica.model, profile)
     tree, tensors = replica.state()
@@ -269,18 +270,6 @@ def _check_phases(job: Job, settings: Settings) -> None:
             raise RequestError(
                 f"a job with several optimizers cannot have {flag}: each of its phases sums "
                 "gradients of the whole model's functions: leave it out"
-            )
-
-
-def _check_significance(settings: Settings, replica: Replica) -> None:
-    """Raise RequestError if updates are to be compared, and an optimizer says no learning rate."""
-    if compression(settings.compress).method != "significance":
-        return
-    for optimizer in replica.optimizers.values():
-        if any(group.get("lr") is None for group in optimizer.param_groups):
-            raise RequestError(
-                f"--compress {settings.compress} goes by the optimizer's learning rates, of which "
-                f"{type(optimizer).__name__} has none: use --compress topk:FRACTION"
             )
 
 

@@ -50,8 +50,8 @@ class Bucket:
     @classmethod
     def of(cls, length: int, codec: str, members: int, whole_at: float = 1.0) -> Bucket:
         """Returns so many elements in a codec, as `--compress`, that so many members sum."""
-        sizes = (travelling_bytes(codec, members, length, total) for total in (False, True))
-        return cls(length, *sizes, whole_at)
+        part, whole = (travelling_bytes(codec, members, length, total) for total in (False, True))
+        return cls(length, part, whole, whole_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

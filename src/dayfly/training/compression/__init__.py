@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from dayfly.errors import RequestError
 from dayfly.specs.compression import Compression
 from dayfly.wire.codec import CODECS
 from dayfly.wire.schedule import Schedule
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
 
     from dayfly.training.compression.exchange import Exchange
     from dayfly.training.flat import FlatBuffer
+
+
+def check_rates(asked: Compression, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+    """Raise RequestError if updates are to be compared, and an optimizer has no learning rate."""
+    if asked.method != "significance":
+        return
+    for optimizer in optimizers:
+        if any(group.get("lr") is None for group in optimizer.param_groups):
+            raise RequestError(
+                "--compress significance:V goes by the optimizer's learning rates, of which "
+                f"{type(optimizer).__name__} has none: use --compress topk:FRACTION"
+            )
 
 
 def exchange_of(
