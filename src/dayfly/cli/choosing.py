@@ -14,7 +14,6 @@ from rich.text import Text
 
 from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.cli.bench import checkout_module
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
 from dayfly.cli.choice_lines import drawn, mark, print_places, say
 from dayfly.cli.outcome import kind_in_words, narrow_table
@@ -83,6 +82,8 @@ def _told(text: str) -> None:
 
 def _papers(choice: Choice) -> list[PaperChoice]:
     """What the papers' methods choose; none where dayfly was installed without its benches."""
+    from dayfly.cli.bench import checkout_module  # for pictures alone
+
     try:
         methods = checkout_module("parts.choosing.on_jobs")
     except RequestError:

@@ -29,8 +29,20 @@ class FunctionResources:
 
 def resources_of(settings: FunctionSettings) -> FunctionResources:
     """What these settings allot, with the catalogue that they name. Raises as `resources` does."""
+    return resources_under(settings, imitated_by(settings))
+
+
+def imitated_by(settings: FunctionSettings) -> FunctionPlatform | None:
+    """Returns the platform that is imitated, by the catalogue that the settings name.
+
+    Args:
+        settings: of functions.
+
+    Raises:
+        RequestError: the catalogue has none of that name.
+    """
     name = settings.imitate
-    return resources_under(settings, None if name is None else catalogue(settings).platform(name))
+    return None if name is None else catalogue(settings).platform(name)
 
 
 def resources_under(

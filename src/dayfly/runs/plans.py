@@ -18,7 +18,7 @@ from dayfly.planning.configuration import Configuration
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import channel_of
-from dayfly.runs.function_resources import resources_of
+from dayfly.runs.function_resources import imitated_by, resources_under
 from dayfly.runs.settings import Settings
 from dayfly.runs.whole_files import replacing
 from dayfly.training.precisions import FP32
@@ -128,8 +128,8 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
             "workers with memory or shares of their own cannot be predicted, as predictions are of "
             "workers that are alike: leave out --shares, and give --memory one size"
         )
-    of_stages = settings.kinds
-    each = {kind: resources_of(kind).spec for kind in dict.fromkeys(of_stages)}
+    of_stages, imitated = settings.kinds, imitated_by(settings)
+    each = {kind: resources_under(kind, imitated).spec for kind in dict.fromkeys(of_stages)}
     kinds = [each[kind] for kind in of_stages]
     return Configuration(
         workers=settings.workers,

@@ -118,7 +118,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for position, op in enumerate(self.ops):
-            if any(not 0 <= earlier < position for earlier in op.after):
+            if op.after and not (min(op.after) >= 0 and max(op.after) < position):
                 raise ValueError(f"operation {position} waits for one that is not before it: {op}")
 
     def __iter__(self) -> Iterator[Op]:

@@ -9,6 +9,8 @@ entry point of another package, whose value is a `Collective`:
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from dayfly.errors import RequestError
 from dayfly.registry import Registry
 from dayfly.wire.collectives.base import Collective
@@ -106,7 +108,11 @@ def _plain(name: str, aggregators: int | None, world_size: int) -> Collective:
         raise RequestError(
             f"--aggregators {aggregators}: give 1 to {world_size}, as there are workers"
         )
-    return k_reduce(aggregators)
+    return _k_reduce(aggregators)
+
+
+#: The same object for the same K, so that what it costs is found once.
+_k_reduce = lru_cache(maxsize=256)(k_reduce)
 
 
 def default_collective(

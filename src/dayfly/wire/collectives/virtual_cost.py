@@ -6,6 +6,7 @@ The same serves the conformance suite, which holds a stated cost to the schedule
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from dayfly.errors import RequestError
 from dayfly.wire.collectives.base import Collective
@@ -21,8 +22,11 @@ from dayfly.wire.streams import Direction, Moments, Rank, Stream
 MOST_MEMBERS = 64
 
 
+@lru_cache(maxsize=4096)
 def cost_of(name: str, how: Collective, one: AllReduce) -> Cost:
     """Returns what an all-reduce takes: as it is stated, or else by the schedule.
+
+    Planners ask the same of many plans, so what was found is kept.
 
     Args:
         name: of the collective, for the error.
