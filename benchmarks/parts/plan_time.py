@@ -6,8 +6,8 @@
 
 One round has each command once, one after another, so that a busy minute is shared by all; a round
 before the first is not counted: it compiles the search, and reads files into memory. CPU seconds
-are those of the command's process and its children. Python keeps the bytecode of modules, as it does
-where dayfly is installed: compiling them anew takes a tenth of a plan.
+are those of the command's process and its children. Python keeps the bytecode of modules, as where
+dayfly is installed: compiling them anew takes a tenth of a plan.
 """
 
 from __future__ import annotations
