@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import closing
 from functools import partial
 from itertools import chain
+from multiprocessing import Value
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dayfly.runs.evaluating.given import given
 from dayfly.training.order import Epochs
 from dayfly.training.slices import Slices
 from dayfly.training.sources import StreamSource
+from dayfly.training.stream_counts import identity
 from dayfly.training.streams import MeasuredStream, measured
 from tests.runs import small
 
@@ -130,6 +132,17 @@ def test_what_was_counted_is_kept_until_a_file_changes(tmp_path: Path) -> None:
     (tmp_path / "counts/dayfly/streams").write_text("no directory")
     measured(job(data), said.append)
     assert "cannot be kept" in said[-1]
+
+
+def test_a_stream_that_names_a_directory_is_of_its_files(tmp_path: Path) -> None:
+    long, there = "of no file " * 40, tmp_path / "shards"
+    there.mkdir()
+    files(there)
+    first = identity((str(there), long))
+    assert first == identity((str(there), long)) is not None
+    (there / "4.parquet").write_bytes(b"new")
+    assert identity((str(there), long)) not in (first, None)
+    assert identity((str(there), Value("i"))) is None, "what cannot be pickled has none"
 
 
 def test_a_stream_that_has_more_than_was_counted_fails(tmp_path: Path) -> None:

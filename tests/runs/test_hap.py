@@ -257,3 +257,9 @@ def test_a_loss_that_is_no_number_ends_all_workers_with_the_cause(
 def test_what_hap_cannot_be_with_is_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
         Settings(**{"sync": "hap", **asked})
+
+
+def test_a_change_to_hap_or_from_it_has_the_collective_of_the_protocol() -> None:
+    hap = Settings(workers=3, collective="overlapped").changed(sync="hap", aggregators=1)
+    assert hap.algorithm == "k-reduce"
+    assert hap.changed(sync="bsp").aggregators is None

@@ -139,16 +139,33 @@ def test_validation_draws_the_same_numbers_whatever_came_before() -> None:
     assert sums[0] == sums[1]
 
 
+class Observing(nn.Module):
+    """Scales by the greatest value so far, in evaluation, too, as observers of quantization do."""
+
+    greatest: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("greatest", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.greatest = torch.maximum(self.greatest, x.detach().abs().max())
+        return x / self.greatest
+
+
 def test_validation_does_not_train_or_move_anything() -> None:
-    asked = job(model=lambda: nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5), nn.Linear(6, 4)))
-    evaluation, model = Evaluation(asked, 12), build_model(asked)
-    before = [tensor.clone() for tensor in model.state_dict().values()]
+    def model() -> nn.Module:
+        return nn.Sequential(nn.BatchNorm1d(6), Observing(), nn.Dropout(0.5), nn.Linear(6, 4))
+
+    asked = job(model=model)
+    evaluation, built = Evaluation(asked, 12), build_model(asked)
+    before = [tensor.clone() for tensor in built.state_dict().values()]
     first, second = (
-        evaluation.measure(model, DatasetSource(clusters(12), 0), evaluation.blocks)
+        evaluation.measure(built, DatasetSource(clusters(12), 0), evaluation.blocks)
         for _ in range(2)
     )
     assert torch.equal(first, second)
-    assert all(torch.equal(a, b) for a, b in zip(before, model.state_dict().values(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, built.state_dict().values(), strict=True))
 
 
 def f1(outputs: torch.Tensor, targets: torch.Tensor) -> float:

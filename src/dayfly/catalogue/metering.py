@@ -362,7 +362,7 @@ def _refusals(used: FunctionUse, platform: FunctionPlatform) -> list[str]:
         partial(platform.check, memory_mib=memory_mib),
         partial(platform.check, lifetime_s=used.init_s + used.run_s),
         partial(platform.check, vcpus=used.vcpus),
-        partial(platform.check, gpu_share=used.gpu_share),
+        partial(platform.check, memory_mib=memory_mib, vcpus=used.vcpus, gpu_share=used.gpu_share),
     ):
         try:
             check()

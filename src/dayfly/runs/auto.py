@@ -44,6 +44,7 @@ from dayfly.runs.shipping import ship
 from dayfly.runs.tariffs import tariff_of
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.generations import Tariff
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.stores.files import FileStore
 
 #: Memory sizes that are measured unless they are said: so many of the imitated platform's, from
@@ -97,6 +98,12 @@ def by_auto_plan(
         RequestError: as of `auto_plan`.
         RunFailed: likewise.
     """
+    sync = given.get("sync", "bsp")
+    if sync in PROTOCOLS and PROTOCOLS[sync].staleness:
+        raise RequestError(
+            f"--plan auto cannot have --sync {sync}, whose steps are not predicted: give workers, "
+            "memory and --aggregators in place of --plan"
+        )
     exchange = {key: given[key] for key in ("sync", "k", "outer") if key in given}
     with_outer(job, Settings(**exchange))  # before anything is measured
     found = auto_plan(job, name, code, given, goal, note)

@@ -144,7 +144,8 @@ class Keeping(Closing):
             replica, writer = protocol.worker.replica, self._task.writer
             state = protocol.shared_state()
             digest: Future[str] | None = None
-            if then is not None and protocol.equal:  # no step follows that would change it
+            # No step follows that would change it. CPUs of other types may compute other bits.
+            if then is not None and protocol.equal and not self._task.allow_other_cpu:
                 digest = self._writer.submit(state_digest, *state)
             cut = [] if (line := self._task.pipelining) is None else list(line.cut)
             tree = {"replica": state[0], CUT: cut, **more}

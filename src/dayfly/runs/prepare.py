@@ -152,6 +152,11 @@ def check_shares(job: Job, settings: Settings, samples: int | None = None) -> No
             "--virtual-workers: batches that follow the workers (the job's batch_per_worker) have "
             "other bits at each number of them: give batch_size, or leave the flag out"
         )
+    if job.batch_per_worker is not None and (shares := shares_of(settings)):
+        raise RequestError(
+            f"shares of {','.join(map(str, shares))}: the job's batch_per_worker gives all workers "
+            "as many samples: give batch_size in its place, or equal --shares"
+        )
     size = min(job.batch_sizes)
     most = size if samples is None else min(size, samples)
     of = f"a batch of {most}" if most == size else f"data of {most} samples"

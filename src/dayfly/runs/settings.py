@@ -269,8 +269,10 @@ class Settings(FunctionSettings):
             changed.setdefault("aggregators", None)  # those so far are of no use to it
         if changed.get("platform", self.platform) != self.platform:
             changed.setdefault("platform_options", {})
-        if changed.get("sync", self.sync) != self.sync:
+        if (sync := changed.get("sync", self.sync)) != self.sync:
             changed = {"k": None, "outer": None, **changed}
+            if self.protocol.staleness or (sync in PROTOCOLS and PROTOCOLS[sync].staleness):
+                changed = {"collective": None, "aggregators": None, **changed}
         if changed.get("outer", self.outer) != self.outer:
             changed = {"outer_lr": None, "outer_momentum": None, **changed}
         if changed.get("memory_mib") is not None:

@@ -160,7 +160,11 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
             )
             nbytes = protocol(settings.protocol).round_bytes(job, Replica(job), rounds)
         fresh = RoundBytes.of_sums(
-            nbytes, settings.workers, len(job.phases), settings.virtual_workers
+            nbytes,
+            settings.workers,
+            len(job.phases),
+            settings.virtual_workers,
+            settings.protocol.staleness,
         )
         return replace(record, pipelining=None, round_bytes=fresh.validating_as(record.round_bytes))
     fitting = ("cut", "replicas", "micro_batches", "schedule", "precision")  # leaves are fixed

@@ -24,6 +24,7 @@ from dayfly.training.devices import device_of, to_device
 from dayfly.training.forward import SAMPLES, Passed, Weighting, forward
 from dayfly.training.logged import NUMBERS, VAL, added, by_name, means, numbers_of
 from dayfly.training.metrics import State, value_of
+from dayfly.training.moves import buffers_kept
 from dayfly.training.precisions import FP32
 from dayfly.training.randomness import EVALUATE, seed_generators
 from dayfly.training.rows import Rows
@@ -113,7 +114,8 @@ class Evaluation:
                 batch = to_device(validation_batch(source, block), device)
                 # A custom step may draw numbers; a worker that starts again draws the same.
                 seed_generators(EVALUATE, self._job.seed, block.start)
-                passed = forward(self._job, model, batch, self._weighting, self._precision)
+                with buffers_kept(model):
+                    passed = forward(self._job, model, batch, self._weighting, self._precision)
                 self.note(table, block.start // len(self.blocks[0]), passed, len(block))
                 if rows is not None:
                     rows.write(block, passed.outputs, passed.targets)

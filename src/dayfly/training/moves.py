@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -89,6 +90,26 @@ class Moves:
             [_real(self._model.get_buffer(name).detach()) for name in names]
             for names in self._names.values()
         ]
+
+
+@contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """What is done to the model's buffers inside is undone, such as by a block of validation.
+
+    Workers validate different blocks, and go on with equal buffers.
+    """
+    places = [
+        (module._buffers, name, buffer, buffer.clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    try:
+        yield
+    finally:
+        for buffers, name, buffer, before in places:
+            buffers[name] = buffer
+            buffer.detach().copy_(before)
 
 
 def _real(buffer: torch.Tensor) -> torch.Tensor:

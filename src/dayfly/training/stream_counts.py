@@ -2,12 +2,12 @@
 
     $XDG_CACHE_HOME/dayfly/streams/<identity>.json      else below ~/.cache
 
-A stream is the same if its pickle is, and if all local files that the pickle names, those of
-modules included, have kept size and time: paths, functions, seeds and orders drawn from them are in
-it. One that names a URL is counted anew each time, unless the URL has a commit, as those of the
-Hugging Face hub: what is there may change unseen. The first samples are kept beside the lengths,
-and compared by whoever takes them; what changed in spite of all that, readers find at the end of a
-shard.
+A stream is the same if its pickle is, and if all local files that the pickle names have kept size
+and time, those of modules included; of a pickle that names none, those in directories that it
+names. Paths, functions, seeds and orders drawn from them are in the pickle. One that names a URL
+is counted anew each time, unless the URL has a commit, as those of the Hugging Face hub: what is
+there may change unseen. The first samples are kept beside the lengths, and compared by whoever
+takes them; what changed in spite of all that, readers find at the end of a shard.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import hashlib
 import io
 import json
 import os
-import pickle
 import pickletools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def identity(stream: Any) -> str | None:
     into = io.BytesIO()
     try:
         _Pickler(into).dump(stream)
-    except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError):
+    except Exception:  # whatever an object of the user's raises, it says nothing of itself
         return None
     if len(pickled := into.getvalue()) > _MOST_BYTES:
         return None
@@ -84,14 +84,26 @@ def identity(stream: Any) -> str | None:
                 continue
             texts.add(value)
         digest.update(f"{operation.name} {value!r}\n".encode())
-    for text in sorted(texts):
-        if _URL.match(text) and not _OF_COMMIT.search(text):
-            return None
-        named = getattr(sys.modules.get(text), "__file__", None) or text
-        if "\0" not in named and (file := Path(named).absolute()).is_file():
-            status = file.stat()
-            digest.update(f"{file} {status.st_size} {status.st_mtime_ns}\n".encode())
+    if any(_URL.match(text) and not _OF_COMMIT.search(text) for text in texts):
+        return None
+    code = {file for text in texts if (file := getattr(sys.modules.get(text), "__file__", None))}
+    data = _paths(texts, os.path.isfile)
+    if not data:  # it lists them itself
+        data = {file for one in _paths(texts, os.path.isdir) for file in _files_in(one)}
+    for file in sorted(code | data):
+        status = os.stat(file)
+        digest.update(f"{file} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+def _paths(texts: Iterable[str], are: Callable[[str], bool]) -> set[str]:
+    """Returns what some texts name, as absolute paths; a text may be anything."""
+    return {os.path.abspath(text) for text in texts if "\0" not in text and are(text)}
+
+
+def _files_in(directory: str) -> Iterator[str]:
+    with suppress(OSError), os.scandir(directory) as found:
+        yield from (one.path for one in found if one.is_file())
 
 
 def recall(identity: str | None, note: Callable[[str], None]) -> StreamCount | None:

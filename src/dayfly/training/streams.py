@@ -92,7 +92,7 @@ class MeasuredStream(IterableDataset):  # type: ignore[type-arg]
         samples, left = iter(self._stream), len(self)
         for sample in samples:
             left -= 1
-            if self._counted and not left and next(samples, _END) is not _END:
+            if self._counted and left <= 0 and next(samples, _END) is not _END:
                 raise RunFailed(
                     f"a shard of the job's stream has more than the {len(self)} samples that were "
                     "counted: its data changed since, so put back what they were, or begin the run "

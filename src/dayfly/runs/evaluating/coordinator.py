@@ -58,9 +58,14 @@ from dayfly.wire.stores import open_store
 from dayfly.wire.stores.base import Store
 from dayfly.wire.stores.files import FileStore
 
-#: What of a run's settings is of its training alone.
 #: As of a run whose workers have two roles: to evaluate, they have one.
-_WITHOUT_ROLES: Mapping[str, Any] = {"sync": "bsp", "collective": None, "aggregators": None}
+_WITHOUT_ROLES: Mapping[str, Any] = {
+    "sync": "bsp",
+    "collective": None,
+    "aggregators": None,
+    "compress": "none",
+}
+#: What of a run's settings is of its training alone.
 _OF_TRAINING: Mapping[str, Any] = {
     "target_accuracy": None,
     "target_loss": None,

@@ -21,6 +21,7 @@ from dayfly.batches import MicroBatch, covered, validation_rounds
 from dayfly.runs.progress import LoggedSum
 from dayfly.runs.protocols.base import Gathering, WorkerContext
 from dayfly.training.evaluation import HeldOut, Measures, validation_batch
+from dayfly.training.moves import buffers_kept
 from dayfly.training.rows import Rows
 from dayfly.training.stages.compute import Micro, Stage
 from dayfly.wire.pipelines.orders import forward_only
@@ -111,7 +112,8 @@ class StagedValidation:
             began = time.monotonic()
             x, y = self._batch(some)
             micro = Micro(number=what.micro_batch, samples=len(some), weight=1.0, x=x, y=y)
-            out = self._stage.evaluate(micro, some.start, received)
+            with buffers_kept(self._stage.model):
+                out = self._stage.evaluate(micro, some.start, received)
             here.spans.add("validate", began, time.monotonic())
             here.faults.at(step, f"eval-{number}-{what.micro_batch}")
             if not self._passage.last:
