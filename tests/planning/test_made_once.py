@@ -1,0 +1,92 @@
+"""What many plans and workers have alike is made once, and says the same as if made for each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dayfly.planning import staged
+from dayfly.planning.configuration import Configuration
+from dayfly.planning.profile import Affine
+from dayfly.planning.ranks import ChannelModel, chain
+from dayfly.planning.timing import repeated, timed
+from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.cost import AllReduce, Cost, Phase, plain_link
+from dayfly.wire.collectives.ring import RING
+from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.streams import Direction, Rank, Stream
+from tests.planning.by_hand import layer, profile, size
+
+AT_ONCE = Direction(occupied_s=lambda nbytes: 0.0)
+
+
+def stepping(*, is_store: bool = False) -> Rank:
+    """A step of a pass of 2 s, a second stream of 3 s behind it, and an ending of 0.5 s."""
+    streams = [
+        Stream(plan=chain(1), name="pass", works_s=[2.0]),
+        Stream(plan=chain(1), after=((0, 0),), works_s=[3.0]),
+        Stream(plan=chain(1), after=((0, None), (1, None)), works_s=[0.5]),
+    ]
+    return Rank(streams=streams, up=AT_ONCE, down=AT_ONCE, is_store=is_store)
+
+
+def test_steps_follow_each_other_and_their_messages_differ() -> None:
+    (rank,) = repeated([stepping()], 3)
+    assert [one.after for one in rank.streams[3:6]] == [
+        ((2, None),),
+        ((3, 0),),
+        ((3, None), (4, None)),
+    ]
+    assert [one.name for one in rank.streams[::3]] == [(0, "pass"), (1, "pass"), (2, "pass")]
+    assert rank.streams[1].name is None
+    assert timed([rank], 3, lambda at: at == 2).step_s == 5.5
+
+
+def test_a_store_serves_steps_as_they_come() -> None:
+    (store,) = repeated([stepping(is_store=True)], 2)
+    assert store.streams[3].after == ()
+    once = [stepping()]
+    assert repeated(once, 1) is once
+
+
+@pytest.mark.parametrize(("jitter", "kinds"), [(0.0, 1), (0.2, 3)])
+def test_replicas_of_one_pace_have_the_same_passes(jitter: float, kinds: int) -> None:
+    functions = size(
+        2, forward=(Affine(0.0, 0.01),) * 2, backward=(Affine(0.0, 0.02),) * 2, jitter=jitter
+    )
+    made = profile([layer("a", 100, passed=40.0), layer("b", 100, passed=40.0)], functions)
+    c = Configuration(
+        workers=6, replicas=3, cut=(1,), memory_mib=(1024,), micro_batches=2, batch_size=12
+    )
+    first = staged.ranks(made, c, ChannelModel.of(made), 12)[:3]
+    passages = [rank.streams[0] for rank in first]
+    assert len({id(one.plan) for one in passages}) == 1
+    assert len({tuple(one.works_s) for one in passages}) == kinds
+    assert len({one.name for one in passages}) == 3
+
+
+def test_a_cost_is_asked_for_once() -> None:
+    asked: list[AllReduce] = []
+
+    def cost(one: AllReduce) -> Cost:
+        asked.append(one)
+        return Cost(phases=(Phase(1.0),))
+
+    mine = replace(RING, cost=cost)
+    four = AllReduce(members=4, length=100, link=plain_link(1e-6, 1e-6, 0.01))
+    assert cost_of("mine", mine, four) is cost_of("mine", mine, replace(four))
+    cost_of("mine", mine, replace(four, length=101))
+    assert [one.length for one in asked] == [100, 101]
+    assert collective("k-reduce", 2, 4) is collective("k-reduce", 2, 4)
+
+
+def test_passes_without_a_time_each_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 times for 2 passes"):
+        Stream(plan=chain(2), works_s=[1.0])
+
+
+def test_sizes_with_other_figures_are_other_sizes() -> None:
+    one = size(2)
+    assert hash(one) == hash(replace(one))
+    assert one != replace(one, base_mib=replace(one.base_mib, value=1.0))
