@@ -21,7 +21,11 @@ Setting = str | int | float | None
 LEAVES = 8
 #: Settings to try each protocol with. One that does not promise the same bits has none.
 VARIANTS: Mapping[str, tuple[Mapping[str, Setting], ...]] = MappingProxyType(
-    {"bsp": ({}, {"virtual_workers": LEAVES}), "local-sgd": ({"k": 2}, {"k": "epoch"})}
+    {
+        "bsp": ({}, {"virtual_workers": LEAVES}),
+        "local-sgd": ({"k": 2}, {"k": "epoch"}),
+        "hap": ({"aggregators": 1},),
+    }
 )
 #: Mean time between kills from outside.
 _GAP_S = 0.6
@@ -117,7 +121,8 @@ def plan(seed: int, number: int, size: Size = FULL) -> Plan:
     """The run of that number. Protocols and numbers of workers take turns, in all pairs."""
     random = np.random.default_rng([seed, number])
     protocols = variants()
-    workers = 2 + (number // len(protocols) + number % len(protocols)) % 3
+    turn = number // len(protocols) + number % len(protocols)
+    workers = 2 + turn % 3
     least_s = round(float(random.uniform(*size.least_s)), 1)
     shortest_s, longest_s = _LIFETIME_S
     settings: dict[str, Setting] = {
@@ -126,7 +131,7 @@ def plan(seed: int, number: int, size: Size = FULL) -> Plan:
         "checkpoint_every_s": float(random.choice([0.5, 2.0, 60.0])),
         "memory_mib": 600 if random.random() < 0.25 else None,
         "log_budget_mib": 1,
-        "channel": REDIS if (number // len(protocols) + number) % 2 else FILES,
+        "channel": REDIS if turn % 2 else FILES,
     }
     return Plan(
         number=number,

@@ -112,7 +112,7 @@ class Soak:
         self._judged(str(plan), one, wrong)
 
     def _one(self, plan: Plan, kill_until: float) -> None:
-        deciding = ("sync", "k", "virtual_workers")
+        deciding = ("sync", "k", "aggregators", "virtual_workers")
         own = {name: plan.settings[name] for name in deciding if name in plan.settings}
         expected = self._undisturbed(plan.workers, job.EPOCHS, *own.items())
         run = self._directory / f"run-{plan.number}"

@@ -70,4 +70,5 @@ def test_plans_are_within_their_bounds(size: Size) -> None:
     assert workers == {2, 3, 4}
     assert channels == {(where, how) for where in ("files", "redis") for how in (True, False)}
     assert victims == {f"worker-{rank}" for rank in range(4)} | {"zygote", "coordinator", "stop"}
-    assert sizes == set(range(1, LEAVES + 1))
+    assert sizes <= set(range(1, LEAVES + 1))
+    assert len(sizes) >= (LEAVES if size is FULL else LEAVES - 1)  # few are asked for in short runs
