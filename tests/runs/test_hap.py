@@ -196,6 +196,28 @@ def test_deaths_at_checkpoints_in_lagging_steps_and_at_ends_of_epochs(
     assert small.bits(run) == small.bits(whole(2, 1))
 
 
+@pytest.mark.parametrize(
+    "compress",
+    [
+        "topk:0.1",
+        # What is kept of a contribution, topk's case covers.
+        pytest.param("int8", marks=pytest.mark.slow),
+        pytest.param("significance:0.01", marks=pytest.mark.slow),
+    ],
+)
+def test_what_was_not_sent_is_kept_through_deaths_and_checkpoints(
+    compress: str, data: Path, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {**HAP, "compress": compress, "progress": False}
+    whole = dayfly.train(small.job(data, epochs=2), run_dir=tmp_path / "whole", **given)
+    faults = [Fault(2, 3, "computed"), Fault(1, 5, "grad-put-sum"), Fault(2, 7, "applied")]
+    run = dayfly.train(
+        small.job(data, epochs=2), run_dir=tmp_path / "run", faults=faults, **given, **OFTEN
+    )
+    assert run.result.restarts == len(faults)
+    assert small.bits(run) == small.bits(whole)
+
+
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "LOOK_EVERY_S", 0.05)
@@ -247,7 +269,7 @@ def test_a_loss_that_is_no_number_ends_all_workers_with_the_cause(
         ),
         ({"aggregators": 1}, "give --workers 2 or more"),
         ({**HAP, "collective": "ring"}, "sums by k-reduce, and --collective ring was given"),
-        ({**HAP, "compress": "int8"}, "cannot have --compress int8"),
+        ({**HAP, "compress": "powersgd"}, "cannot have --compress powersgd"),
         ({**HAP, "precision": "fp16"}, "give --precision bf16"),
         ({**HAP, "virtual_workers": 4}, "which knows no leaves of a batch"),
         ({**HAP, "k": 4}, "--sync hap takes no --k"),

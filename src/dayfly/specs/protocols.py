@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from dayfly.registry import Registry
+from dayfly.specs.compression import compression
 from dayfly.specs.outer import AVERAGE, NESTEROV
 
 
@@ -188,10 +189,10 @@ class ProtocolDescription:
             )
         if not 1 <= aggregators < workers:
             return f"{which} --aggregators {aggregators}: give 1 to {workers - 1}"
-        if compress not in ("none", "bf16"):
+        if compression(compress).method == "powersgd":
             return (
-                f"{which} cannot have --compress {compress}, whose workers remember what they "
-                "sent: give bf16, or none"
+                f"{which} cannot have --compress {compress}, whose second sum needs the first one "
+                "of its step at all workers: give another, such as int8"
             )
         return None
 

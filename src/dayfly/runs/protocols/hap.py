@@ -88,7 +88,8 @@ class Hap(Bsp):
         return super().load_state(step, tree, tensors)
 
     def state(self) -> tuple[Tensors, Tensors]:
-        return {f"{_LAG}{name}": tensor for name, tensor in (self._lag or {}).items()}, {}
+        shared, own = super().state()
+        return {**shared, **{f"{_LAG}{name}": t for name, t in (self._lag or {}).items()}}, own
 
     def take(self, step: int) -> Wishes:
         here = self.worker
