@@ -115,7 +115,12 @@ def test_lives_that_end_within_a_round_hand_over_within_it(
     assert not small.recomputed(run.directory, WORKERS), "a hand-over repeats no step"
 
 
-@pytest.mark.parametrize("how", [NESTEROV, INT8], ids=["plain", "int8"])
+@pytest.mark.parametrize(
+    "how",
+    # What it keeps is as of int8, and what it sends in tests/training/test_outer.py.
+    [NESTEROV, INT8, pytest.param({**INT8, "compress": "topk:0.1"}, marks=pytest.mark.slow)],
+    ids=["plain", "int8", "topk"],
+)
 def test_resume_after_a_kill_of_the_coordinator(
     how: dict[str, Any], data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:

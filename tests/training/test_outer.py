@@ -14,10 +14,11 @@ from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.life.checkpoints import Writer, share_of
 from dayfly.runs.protocols.outer import OuterRounds
+from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB, Outer, refuses
 from dayfly.training.compression.exchange import contributed
 from dayfly.training.local_sgd import LocalSgd
-from dayfly.training.outer import OuterGradients, joined, outer_optimizer, parted, rounding
+from dayfly.training.outer import OuterGradients, joined, outer_optimizer, parted, travelling
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
 from dayfly.wire.codec import CODECS
@@ -44,8 +45,7 @@ def world(asked: Job, workers: int, k: int | None, outer: Outer, codec: str = "n
         if codec == "none":
             return OuterGradients(replica, numbers, made)
         plan = partial(schedule, next(ranks), workers)
-        form = CODECS[codec]()
-        return OuterGradients(replica, numbers, made, form, rounding(form, plan))
+        return OuterGradients(replica, numbers, made, *travelling(compression(codec), plan))
 
     return LocalWorld(asked, DATA, workers, k, make=make)
 
@@ -154,7 +154,7 @@ def kept(own: LocalSgd) -> tuple[Any, Tensors]:
     return json.loads(json.dumps(tree)), share_of(Writer(), tensors)
 
 
-@pytest.mark.parametrize("codec", ["none", "int8", "int4"])
+@pytest.mark.parametrize("codec", ["none", "int8", "int4", "topk:0.1"])
 @pytest.mark.parametrize("done", [1, 3])
 def test_a_replica_goes_on_within_a_round_with_the_same_bits(done: int, codec: str) -> None:
     """Also once it has contributed: what the codec loses counts from the sum on, not before."""

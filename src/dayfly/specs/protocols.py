@@ -63,7 +63,8 @@ class ProtocolDescription:
         keeps: those of them that are in a run checkpoint, equal at all workers.
         own: parts that differ between workers even after an exchange: a run checkpoint has each
             worker's, and one that catches up computes its rounds again.
-        compresses: names of `--compress` with which the exchange of a round can travel.
+        compresses: what `--compress` may be, so that the exchange of a round travels by it; what
+            follows a colon is any.
         outer: what it is with an outer optimizer; None: it takes none.
         cuts: whether a model may be cut into stages.
         leaves: whether a worker may compute several leaves of a batch apart, for virtual workers.
@@ -145,7 +146,8 @@ class ProtocolDescription:
             )
         if self.averages and k is None:
             return f"--sync {self.name} needs --k: the steps between two averages, or epoch"
-        if compress != "none" and self.averages and compress not in self.compresses:
+        methods = {"none", *(one.partition(":")[0] for one in self.compresses)}
+        if self.averages and compress.partition(":")[0] not in methods:
             if self.compresses:
                 return (
                     f"--sync {self.name} with an outer optimizer cannot have --compress "
@@ -205,7 +207,7 @@ OUTER = ProtocolDescription(
     holds=(Part.PARAMETERS, Part.PARAMETERS),
     keeps=(Part.PARAMETERS,),
     own=(Part.OPTIMIZER,),
-    compresses=("bf16", "int8", "int4"),
+    compresses=("bf16", "int8", "int4", "topk:FRACTION"),
     hands_over_within=True,
     step="outer",
 )

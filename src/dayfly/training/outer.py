@@ -22,9 +22,11 @@ from torch import nn
 
 from dayfly.errors import RequestError, in_short
 from dayfly.job import Job
+from dayfly.specs.compression import Compression
 from dayfly.specs.outer import NESTEROV, OF_JOB, Outer
 from dayfly.training.averaging import RoundSum
-from dayfly.training.compression.exchange import contributed, loss, total
+from dayfly.training.compression.exchange import contributed, feed_back, loss, total
+from dayfly.training.compression.topk import top_k
 from dayfly.training.optimizers import (
     built,
     check_optimizer,
@@ -33,7 +35,7 @@ from dayfly.training.optimizers import (
 )
 from dayfly.training.replica import Replica
 from dayfly.training.state import Tensors
-from dayfly.wire.codec import Codec
+from dayfly.wire.codec import CODECS, Codec
 from dayfly.wire.schedule import Schedule
 
 _OUTER, _RESIDUAL, _FROM = "outer", "residual", "from."
@@ -193,6 +195,24 @@ class OuterGradients(RoundSum):
         ]
 
 
+def travelling(
+    asked: Compression, schedule: Callable[[torch.Tensor], Schedule]
+) -> tuple[Codec | None, Callable[[torch.Tensor, torch.Tensor], None] | None]:
+    """Returns codec and `feed_back` of `OuterGradients`.
+
+    Args:
+        asked: how outer gradients are made smaller; not powersgd.
+        schedule: as of `rounding`.
+    """
+    if asked.codec is None:
+        return None, None
+    codec = CODECS[asked.codec]()
+    if asked.method == "topk":
+        select = partial(top_k, fraction=asked.fraction, exact=asked.exact)
+        return codec, partial(feed_back, select=select)
+    return codec, rounding(codec, schedule) if asked.feeds_back else None
+
+
 def rounding(
     codec: Codec, schedule: Callable[[torch.Tensor], Schedule]
 ) -> Callable[[torch.Tensor, torch.Tensor], None]:
@@ -204,14 +224,14 @@ def rounding(
             rounded.
     """
 
-    def feed_back(own_P: torch.Tensor, residual_P: torch.Tensor) -> None:
+    def send(own_P: torch.Tensor, residual_P: torch.Tensor) -> None:
         own_P.add_(residual_P)
         residual_P.zero_()
         for span in contributed(schedule(own_P)):
             part = slice(span.start, span.stop)
             loss(codec, own_P[part], span, residual_P[part])
 
-    return feed_back
+    return send
 
 
 def parted(tree: Any, tensors: Tensors) -> tuple[Any, Tensors, Tensors]:

@@ -22,10 +22,9 @@ from dayfly.runs.protocols.local_sgd import LocalSgdRounds
 from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB, Outer
 from dayfly.training.order import Rounds
-from dayfly.training.outer import OuterGradients, joined, outer_optimizer, parted, rounding
+from dayfly.training.outer import OuterGradients, joined, outer_optimizer, parted, travelling
 from dayfly.training.replica import Replica
 from dayfly.training.state import Tensors
-from dayfly.wire.codec import CODECS
 
 
 class OuterRounds(LocalSgdRounds):
@@ -38,9 +37,7 @@ class OuterRounds(LocalSgdRounds):
         assert task.outer is not None, "another protocol is without an outer optimizer"
         # With one worker nothing travels.
         asked = compression(task.compress if task.world_size > 1 else "none")
-        codec, fed_back = CODECS[asked.codec]() if asked.codec else None, None
-        if codec is not None and asked.feeds_back:
-            fed_back = rounding(codec, here.engine.schedule)
+        codec, fed_back = travelling(asked, here.engine.schedule)
         self._outer = OuterGradients(
             replica,
             numbers,
