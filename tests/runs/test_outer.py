@@ -27,6 +27,7 @@ WORKERS, K = 2, 4
 ROUNDS = [epoch * 9 + first for epoch in range(3) for first in (0, 4, 8)]
 NESTEROV: dict[str, Any] = {"sync": "local-sgd", "k": K, "outer": "nesterov"}
 INT8 = {**NESTEROV, "compress": "int8", "collective": "scatter-reduce"}
+TOPK = {**INT8, "compress": "topk:0.1"}
 Undisturbed = Callable[..., dayfly.Run]
 
 
@@ -80,9 +81,9 @@ def points(operation: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("rank", range(WORKERS))
+@pytest.mark.parametrize(("rank", "how"), [(0, INT8), (1, TOPK)], ids=["int8", "topk"])
 def test_a_death_at_every_operation_of_an_exchange_leaves_the_same_bits(
-    rank: int, data: Path, alone: Undisturbed, tmp_path: Path
+    rank: int, how: dict[str, Any], data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
     """One after another in rounds of four steps, of both sums of the exchange, and beside them."""
     exchange = [*points("grad"), *points("rest")]
@@ -92,9 +93,9 @@ def test_a_death_at_every_operation_of_an_exchange_leaves_the_same_bits(
     ends += [(steps[n] + K - 1, point) for n, point in ((2, "computed"), (3, "reduced"))]
     ends += [(steps[4] + K - 1, "applied"), (steps[5] + 1, "compute"), (8, "epoch")]
     faults += [Fault(rank, *place) for place in ends]
-    run = train(data, tmp_path, INT8, faults=faults)
+    run = train(data, tmp_path, how, faults=faults)
     assert run.result.restarts == len(faults), "each death happened, once"
-    assert small.bits(run) == small.bits(alone(**INT8))
+    assert small.bits(run) == small.bits(alone(**how))
 
 
 def test_lives_that_end_within_a_round_hand_over_within_it(
@@ -185,7 +186,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"sync": "local-sgd", "outer": "nesterov"}, "--sync local-sgd needs --k"),
     ({}, {**NESTEROV, "outer": "newton"}, "--outer newton: give one of average, nesterov"),
     ({}, {"sync": "local-sgd", "k": 2, "outer_lr": 0.5}, "--outer-lr 0.5 is for --outer nesterov"),
-    ({}, {**NESTEROV, "compress": "powersgd"}, "give one of bf16, int8, int4"),
+    ({}, {**NESTEROV, "compress": "powersgd"}, "give one of bf16, int8, int4, topk"),
     ({}, {**NESTEROV, "virtual_workers": 2}, "cannot be with --sync local-sgd"),
     ({}, {**NESTEROV, "cut": (1,), "workers": 2}, "--sync local-sgd cannot have --cut"),
     ({}, {**NESTEROV, "precision": "fp16"}, "give --precision bf16"),
