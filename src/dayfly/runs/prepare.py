@@ -243,13 +243,8 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data)
         else:
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = protocol(settings.protocol).round_bytes(job, replica, rounds)
-            round_bytes = RoundBytes.of_sums(
-                nbytes,
-                settings.workers,
-                len(job.phases),
-                settings.virtual_workers,
-                settings.protocol.staleness,
-            )
+            sums = nbytes, settings.workers, len(job.phases), settings.virtual_workers
+            round_bytes = RoundBytes.of_sums(*sums, settings.protocol.staleness)
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, model_part(own))
