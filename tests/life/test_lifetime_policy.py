@@ -21,9 +21,9 @@ class Clock:
         patch.setattr(lifetimes, "time", fake)
         patch.setattr(base, "time", fake)
 
-    def begin(self, lifetime_s: float | None) -> Lifetime:
+    def begin(self, lifetime_s: float | None, later: int = 0) -> Lifetime:
         deadline = None if lifetime_s is None else self.now + lifetime_s
-        return Lifetime(Context("worker-0", 0, self.now, deadline, None))
+        return Lifetime(Context("worker-0", 0, self.now, deadline, None), later=later)
 
     def step(self, lifetime: Lifetime, seconds: float) -> None:
         lifetime.step_begins()
@@ -61,6 +61,18 @@ def test_never_in_the_first_step_of_an_attempt(clock: Clock) -> None:
     assert lifetime.due()
     assert lifetime.late()
     assert checked(lifetime)
+
+
+def test_due_two_steps_before_the_end_where_the_last_one_is_known_a_step_later(
+    clock: Clock,
+) -> None:
+    """Twice the longest step for each of two, and half a second: 4 * 3 + 0.5 = 12.5 s."""
+    lifetime = clock.begin(100, later=1)
+    clock.step(lifetime, 3)
+    clock.now += 84.4
+    assert not lifetime.due()
+    clock.now += 0.2
+    assert lifetime.due()
 
 
 def test_due_when_another_step_and_checkpoint_might_not_fit(clock: Clock) -> None:
