@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
+from benchmarks.parts.enumerated import problems
 
 import dayfly
 from dayfly.catalogue.lookup import Catalogue
@@ -19,13 +21,19 @@ from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
 from dayfly.runs.choosing import candidates as candidates_module
 from dayfly.runs.choosing import choice as choosing
-from dayfly.runs.choosing.candidate import DATA_PARALLEL, K_REDUCE, PIPELINE
+from dayfly.runs.choosing.candidate import (
+    DATA_PARALLEL,
+    K_REDUCE,
+    PIPELINE,
+    excess_mib,
+    with_settings,
+)
 from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import Choice, certainty, choice_of
 from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
-from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked
+from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked, shorthand
 from dayfly.runs.choosing.targets import Target, targets_of_profiles
 from dayfly.runs.plans import configuration, configuration_of
 from tests.choose.lambda_by_hand import SIZES, job
@@ -263,3 +271,23 @@ def test_in_python(tmp_path: Path) -> None:
         dayfly.plan(job(6), functions=4)
     with pytest.raises(RequestError, match=r"'nowhere\.json' cannot be read"):
         dayfly.plan("nowhere.json")
+
+
+def test_fewer_stages_do_by_1f1b() -> None:
+    """Where memory binds: by fill-drain the same cut does not fit."""
+    made = problems.job(Random(11))
+    heavy = {"activations": 4e6, "output": 1e4, "gradient": 1e4, "tensors": (3_000_000,)}
+    made = replace(
+        made,
+        layers=tuple(replace(one, parameters=12e6, trained=12e6, **heavy) for one in made.layers),
+        batch_size=40,
+        sizes=made.sizes[:1],
+    )
+    asked = PlanQuery(workers=8, time_limit_s=5.0, micro_batches=(8,))
+    front = choice_of([Target.of(made, Catalogue())], asked).front
+    chosen = [point.plan.candidate for point in front.points]
+    assert {one.settings.schedule for one in chosen} == {"fill-drain", "1f1b"}
+    for one in (one for one in chosen if one.settings.schedule == "1f1b"):
+        assert "micro by 1f1b" in shorthand(one.settings)
+        assert excess_mib(one) <= 0
+        assert excess_mib(with_settings(one, {**one.own, "schedule": "fill-drain"})) > 0
