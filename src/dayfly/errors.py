@@ -72,6 +72,10 @@ class Forged(WireError):
     """A message is not authentic: it was altered, or is not one of this run's under its key."""
 
 
+class MessagesRemoved(WireError):
+    """The run's messages are gone, and so is the run: what a worker of it does is of no use."""
+
+
 def named(what: object, error: WireError) -> WireError:
     """Returns another error of the same kind whose text begins with what it is about.
 

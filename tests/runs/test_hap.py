@@ -202,7 +202,6 @@ def test_deaths_at_checkpoints_in_lagging_steps_and_at_ends_of_epochs(
         "topk:0.1",
         # What is kept of a contribution, topk's case covers.
         pytest.param("int8", marks=pytest.mark.slow),
-        pytest.param("significance:0.01", marks=pytest.mark.slow),
     ],
 )
 def test_what_was_not_sent_is_kept_through_deaths_and_checkpoints(
@@ -270,6 +269,7 @@ def test_a_loss_that_is_no_number_ends_all_workers_with_the_cause(
         ({"aggregators": 1}, "give --workers 2 or more"),
         ({**HAP, "collective": "ring"}, "sums by k-reduce, and --collective ring was given"),
         ({**HAP, "compress": "powersgd"}, "cannot have --compress powersgd"),
+        ({**HAP, "compress": "significance:0.1"}, "goes by learning rates"),
         ({**HAP, "precision": "fp16"}, "give --precision bf16"),
         ({**HAP, "virtual_workers": 4}, "which knows no leaves of a batch"),
         ({**HAP, "k": 4}, "--sync hap takes no --k"),

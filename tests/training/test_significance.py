@@ -45,6 +45,7 @@ def test_the_rule_literally() -> None:
     parameter = torch.tensor([[2.0, 2.0], [0.0, -2.0]])
     found = significant(values, parameter, RATE, 0.1)
     assert torch.equal(found, torch.tensor([0.0, 0.41, 1e-9, -0.41]))
+    assert torch.equal(significant(values, parameter, 0.0, 0.1), values), "as in a warm-up"
 
 
 def test_what_is_held_back_adds_up_until_it_is_significant() -> None:

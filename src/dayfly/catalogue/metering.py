@@ -357,15 +357,16 @@ def _notes(
 def _refusals(used: FunctionUse, platform: FunctionPlatform) -> list[str]:
     """Why the platform would not have had such a function."""
     memory_mib = None if used.memory_mib is None else platform.next_size_mib(used.memory_mib)
-    found = []
+    found: dict[str, None] = {}
     for check in (
         partial(platform.check, memory_mib=memory_mib),
         partial(platform.check, lifetime_s=used.init_s + used.run_s),
         partial(platform.check, vcpus=used.vcpus),
-        partial(platform.check, memory_mib=memory_mib, vcpus=used.vcpus, gpu_share=used.gpu_share),
+        partial(platform.check, memory_mib=memory_mib, gpu_share=used.gpu_share),
+        partial(platform.check, vcpus=used.vcpus, gpu_share=used.gpu_share),
     ):
         try:
             check()
         except RequestError as refusal:
-            found.append(str(refusal))
-    return found
+            found[str(refusal)] = None
+    return list(found)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from dayfly.closing import Closing
-from dayfly.errors import Forged, WaitTimeout, WireError
+from dayfly.errors import Forged, MessagesRemoved, WaitTimeout, WireError
 from dayfly.life.reports import BEAT, Reporter, asked, fenced
 from dayfly.threads import start_thread
 from dayfly.wire.channels.base import Channel
@@ -137,10 +137,11 @@ class Heartbeats(Closing):
             try:
                 self.look()
             except WireError as error:
-                return self._fail(error)
+                self._fail(error)
+                # A store that is away for now may be back before anybody needs it again.
+                return self._over(str(error)) if isinstance(error, MessagesRemoved) else None
             if self._fenced:
                 return self._over("it was taken for dead, and another one follows it")
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
-        self._over(f"its heartbeats cannot be sent any more: {error}")

@@ -157,6 +157,8 @@ def profile_of(
         platform.check(gpu_share=gpu_share)
     for size in sizes:
         platform.check(memory_mib=size, gpu_share=shares[-1])
+    if shares[-1] is not None:
+        platform.check(gpu_share=shares[-1], vcpus=assumed.vcpus)
     of_the_job = {one.name: getattr(facts, one.name) for one in fields(facts)}
     return Profile(
         **of_the_job,

@@ -97,7 +97,9 @@ class Holding:
         wire: contributions under way (`wire/summation.py`).
         residual: of compression (`training/compression/exchange.py`).
         samples: read ahead (`training/sources.py`).
-        validation: activations of a batch of it.
+        contribution: copies while a round's contribution is made, with error feedback
+            (`training/outer.py`).
+        validation: activations of a batch of it, and the buffers as they were before.
         read: the checkpoint, until the model is filled.
         copy: of this worker's share of a checkpoint (`life/checkpoints.py`); a stage's is not
             copied.
@@ -117,6 +119,7 @@ class Holding:
     wire: float
     residual: float
     samples: float
+    contribution: float
     validation: float
     read: float
     copy: float
@@ -185,7 +188,7 @@ def _peak(
     start = always + has.read - has.before - has.heap - unused
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
         step += has.copy
-    other = max(start, always + has.validation, always + has.copy)
+    other = max(start, *(always + one for one in (has.validation, has.copy, has.contribution)))
     return Peak(base_mib + other / _MIB, base_mib + step / _MIB)
 
 
@@ -199,7 +202,7 @@ def _host_peak(
     step = always + has.boundary
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
         step += has.copy
-    other = max(always + has.of("model", "read"), always + has.copy)
+    other = always + max(has.of("model", "read"), has.copy, has.contribution)
     return Peak(base_mib + other / _MIB, base_mib + step / _MIB)
 
 
@@ -261,6 +264,7 @@ def holding(
     members = c.members
     model = sum(layer.parameters + layer.buffers for layer in layers)
     trained = sum(layer.trained for layer in layers)
+    buffers = sum(layer.buffers for layer in layers)
     state = trained * profile.state_per_trained_byte
     largest = ITEM_BYTES * largest_tensor(layers)
     samples = -(-c.batch_size // members)
@@ -289,7 +293,9 @@ def holding(
         wire=_wire(profile, c, stage, members, sums_of_round or buckets) if sums else 0,
         residual=residual,
         samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
-        validation=0 if c.cut else validated * (passed + profile.sample_bytes),
+        # The residual as it is from the next round on; of top-k what travels, too.
+        contribution=residual * (1 + c.compress.startswith("topk")) if average else 0,
+        validation=0 if c.cut else validated * (passed + profile.sample_bytes) + buffers,
         read=0 if c.cut else model,
         copy=0 if c.cut else max(shared / members, largest) + own,
         heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),

@@ -29,6 +29,7 @@ from dayfly.runs.run_plan import differences
 from dayfly.runs.settings import Settings
 from dayfly.runs.setup import Setup
 from dayfly.runs.staging import refitted
+from dayfly.runs.unequal import shares_of
 from dayfly.specs.generations import Change, GenerationPlan
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.collectives import COLLECTIVES
@@ -131,7 +132,7 @@ def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:
 
 def sums_note(before: Settings, after: Settings) -> str | None:
     """What to say where sums are added up in another order from now on; None: they are not."""
-    lagging = {(one.sync, one.workers, one.aggregators, one.shares) for one in (before, after)}
+    lagging = {(one.sync, one.workers, one.aggregators, shares_of(one)) for one in (before, after)}
     if len(lagging) > 1 and (before.protocol.staleness or after.protocol.staleness):
         return "another part of each sum is a step late from here on: the curve may be another"
     summed_by = {before.algorithm, after.algorithm}

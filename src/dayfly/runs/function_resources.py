@@ -74,6 +74,8 @@ def resources_under(
                 f"give MiB, {imitated.memory_min_mib or 1} to {imitated.memory_max_mib or 'any'}"
             )
         imitated.check(memory_mib=memory_mib, lifetime_s=lifetime_s, gpu_share=settings.gpu_share)
+        if settings.gpu_share is not None:
+            imitated.check(gpu_share=settings.gpu_share, vcpus=cpu_cores)
         lifetime_s = lifetime_s or imitated.lifetime_max_s
         cpu_cores = cpu_cores or imitated.vcpus(memory_mib)
         up_bytes_per_s = up_bytes_per_s or imitated.up_bytes_per_s(memory_mib)

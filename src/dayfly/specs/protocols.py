@@ -191,6 +191,11 @@ class ProtocolDescription:
             )
         if not 1 <= aggregators < workers:
             return f"{which} --aggregators {aggregators}: give 1 to {workers - 1}"
+        if compression(compress).method == "significance":
+            return (
+                f"{which} cannot have --compress {compress}, which goes by learning rates, and "
+                "workers that lag have those of another step: give another, such as topk:0.01"
+            )
         if compression(compress).method == "powersgd":
             return (
                 f"{which} cannot have --compress {compress}, whose second sum needs the first one "

@@ -98,17 +98,15 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
 
     Workers validate different blocks, and go on with equal buffers.
     """
-    places = [
-        (module._buffers, name, buffer, buffer.clone())
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-        if buffer is not None
-    ]
+    places = [(module._buffers, dict(module._buffers)) for module in model.modules()]
+    values = [(one, one.clone()) for one in model.buffers()]
     try:
         yield
     finally:
-        for buffers, name, buffer, before in places:
-            buffers[name] = buffer
+        for buffers, named in places:
+            buffers.clear()
+            buffers.update(named)
+        for buffer, before in values:
             buffer.detach().copy_(before)
 
 

@@ -91,8 +91,9 @@ def identity(stream: Any) -> str | None:
     if not data:  # it lists them itself
         data = {file for one in _paths(texts, os.path.isdir) for file in _files_in(one)}
     for file in sorted(code | data):
-        status = os.stat(file)
-        digest.update(f"{file} {status.st_size} {status.st_mtime_ns}\n".encode())
+        with suppress(OSError):  # not every module's file is one, and files may go
+            status = os.stat(file)
+            digest.update(f"{file} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 
@@ -142,5 +143,10 @@ def keep(identity: str | None, counted: StreamCount, note: Callable[[str], None]
         note(f"what was counted of the stream cannot be kept in {file.parent}: {error.strerror}")
 
 
+def kept_at() -> Path:
+    """Returns the directory in which counts are kept."""
+    return cache_folder("streams")
+
+
 def _file(identity: str) -> Path:
-    return cache_folder("streams") / f"{identity}.json"
+    return kept_at() / f"{identity}.json"

@@ -25,7 +25,7 @@ from dayfly.job import Job
 from dayfly.training import stream_counts
 from dayfly.training.randomness import DATA, seeded
 from dayfly.training.shard_order import ShardOrder
-from dayfly.training.stream_counts import Lengths, StreamCount
+from dayfly.training.stream_counts import Lengths, StreamCount, kept_at
 
 #: Samples of a shard by which two makings of a stream are compared, and shards at most.
 _COMPARED, _COMPARED_SHARDS = 8, 16
@@ -95,8 +95,8 @@ class MeasuredStream(IterableDataset):  # type: ignore[type-arg]
             if self._counted and left <= 0 and next(samples, _END) is not _END:
                 raise RunFailed(
                     f"a shard of the job's stream has more than the {len(self)} samples that were "
-                    "counted: its data changed since, so put back what they were, or begin the run "
-                    "anew"
+                    "counted: its data changed since, so put back what they were, or remove "
+                    f"{kept_at()}, where counts are kept, and begin the run anew"
                 )
             yield sample
 

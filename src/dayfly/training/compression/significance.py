@@ -81,9 +81,11 @@ def significant(
     Args:
         values_P: accumulated gradients, on the CPU; an infinity or a NaN is significant.
         parameter: of P elements, of any form and device.
-        rate: its learning rate.
+        rate: its learning rate; at 0 no step changes the parameter, and all travels that is not 0.
         bound: of the relative change, from which on it is not significant.
     """
     sizes = parameter.detach().reshape(-1).to(values_P.device, values_P.dtype).abs()
+    if not rate or not bound:
+        return values_P.clone()
     small = (rate * values_P).abs() <= bound * sizes
     return torch.where(small, 0, values_P)

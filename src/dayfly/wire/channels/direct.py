@@ -26,7 +26,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from dayfly.errors import WaitTimeout, WireError, named
+from dayfly.errors import MessagesRemoved, WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
 from dayfly.wire.channels.kinds import Direct, HostPort
@@ -176,7 +176,7 @@ class DirectChannel(SocketChannel):
                 except Absent as error:
                     why = f": {error}"
                     if self._peers.over():
-                        raise WireError("the run's messages were removed") from error
+                        raise MessagesRemoved("the run's messages were removed") from error
                     if not (pause_s := min(_POLL_S, left_s())):
                         break
                 time.sleep(pause_s)

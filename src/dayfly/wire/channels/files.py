@@ -22,7 +22,7 @@ import torch
 import xxhash
 
 from dayfly import owned
-from dayfly.errors import WaitTimeout, WireError
+from dayfly.errors import MessagesRemoved, WaitTimeout, WireError
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.kind import ChannelFactory, ChannelSpec, Site
 from dayfly.wire.channels.kinds import Files
@@ -281,7 +281,7 @@ class FileChannel(Channel):
             if segment.find(address, digest) is not None:
                 return
             if segment.gone:
-                raise WireError(f"{key}: the run's messages at {self._place} were removed")
+                raise MessagesRemoved(f"{key}: the run's messages at {self._place} were removed")
             left = until - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(f"{key} did not arrive within {timeout_s:g} s at {segment.path}")

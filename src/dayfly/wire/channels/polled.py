@@ -30,7 +30,7 @@ from typing import TypeVar
 import torch
 
 from dayfly.closing import Closing
-from dayfly.errors import DayflyError, WaitTimeout, WireError, named
+from dayfly.errors import DayflyError, MessagesRemoved, WaitTimeout, WireError, named
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.kind import Site
 from dayfly.wire.channels.patience import ChannelWaits, Turns
@@ -336,7 +336,7 @@ class PolledChannel(Channel):
 
     def _refuse_if_gone(self, what: Key | str) -> None:
         if self._gone:
-            raise WireError(f"{what}: the run's messages at {self._place} were removed")
+            raise MessagesRemoved(f"{what}: the run's messages at {self._place} were removed")
 
     def _check_open(self, key: Key) -> None:
         """Look for the marker if it is time to. Raises WireError if the run is over."""

@@ -26,7 +26,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from dayfly.errors import NoRoom, WireError
+from dayfly.errors import MessagesRemoved, NoRoom, WireError
 from dayfly.wire.segments import layout
 from dayfly.wire.segments.layout import ENTRY_BYTES, ENTRY_WORDS
 from dayfly.wire.segments.segment import Segment
@@ -313,7 +313,7 @@ class SegmentWriter:
         return f"the messages fill their {budget_mib:.1f} MiB"
 
     def _gone(self) -> WireError:
-        return WireError(f"the run's messages at {self._segment.path.parent} were removed")
+        return MessagesRemoved(f"the run's messages at {self._segment.path.parent} were removed")
 
     def _full(self, what: str) -> WireError:
         if self._taken:
