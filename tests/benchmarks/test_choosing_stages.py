@@ -35,6 +35,7 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverStore,
     step_s,
 )
+from dayfly.wire.pipelines.orders import FILL_DRAIN
 from tests.choose.pipelines_by_hand import link_problems, store_problems
 
 pytestmark = pytest.mark.long
@@ -102,7 +103,7 @@ def test_layers_merge_by_time() -> None:
 
 
 @SLOW
-@given(store_problems(mixed=False), st.integers(2, 4))
+@given(store_problems(mixed=False, schedule=FILL_DRAIN), st.integers(2, 4))
 def test_merged_layers_take_as_long(p: StagesOverStore, groups: int) -> None:
     small = merged(p, groups)
     fewer = small.merge(p)
@@ -172,7 +173,15 @@ def test_throughput_by_hand() -> None:
 
 
 @SLOW
-@given(store_problems(mixed=False, pipelined=(True,), functions_at_once=None, vcpus_at_once=None))
+@given(
+    store_problems(
+        mixed=False,
+        pipelined=(True,),
+        functions_at_once=None,
+        vcpus_at_once=None,
+        schedule=FILL_DRAIN,
+    )
+)
 def test_the_slowest_stage_is_as_fast_as_can_be(p: StagesOverStore) -> None:
     every = every_point(p)
     for one in grid(p):
@@ -202,7 +211,7 @@ def _slowest_s(p: StagesOverStore, plan: PipelinePlan) -> float:
 
 @SLOW
 @given(
-    store_problems(mixed=False),
+    store_problems(mixed=False, schedule=FILL_DRAIN),
     st.sampled_from([CHEAPEST, FASTEST, Goal(alpha1=1.0, alpha2=1e-5)]),
 )
 def test_no_cut_is_better_than_the_best(p: StagesOverStore, goal: Goal) -> None:
@@ -242,7 +251,7 @@ def test_lambda_ml_takes_the_largest_and_fewest() -> None:
 
 
 @SLOW
-@given(link_problems(), st.sampled_from([2, 5, 20]))
+@given(link_problems().map(lambda p: replace(p, schedule=FILL_DRAIN)), st.sampled_from([2, 5, 20]))
 def test_bounds_are_no_better_than_the_best(p: StagesOverLinks, v: int) -> None:
     points = every_point(p)
     assume(points)

@@ -34,6 +34,7 @@ def plan_over_store(
         micro_batches=problem.micro_batches,
         collective="pipelined" if pipelined else "scatter-reduce",
         store=problem.store,
+        schedule=problem.schedule,
     )
 
 

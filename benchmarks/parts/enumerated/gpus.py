@@ -67,11 +67,12 @@ def random_problem(chance: Random) -> GpusProblem:
         gpu_memory_step_mib=memory_mib // chance.choice((4, 16)) if parted else None,
     )
     least_mib = max(2048, platform.memory_min_mib or 0)
+    sizes = (least_mib, 3 * least_mib // 2, 2 * least_mib)
     made = profile_of(
         facts_of(job),
         platform,
         Catalogue().store("s3"),
-        (least_mib, 3 * least_mib // 2, 2 * least_mib),
+        [one for one in sizes if one <= platform.most_mib_beside_gpu(1.0)],
         _ASSUMED,
         every_kind=True,
     )

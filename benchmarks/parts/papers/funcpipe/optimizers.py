@@ -13,9 +13,9 @@ from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
+from benchmarks.parts.choosing import pipeline_cases
 from benchmarks.parts.choosing.answer import Answer, Goal, exact
 from benchmarks.parts.choosing.merging import merged
-from benchmarks.parts.choosing.pipeline_cases import goals, of_model
 from benchmarks.parts.choosing.tpdmp import tpdmp
 from benchmarks.parts.papers.figure import Fact, Figure, Panel, Series, percent, times
 from benchmarks.parts.papers.funcpipe.overall import DOLLARS, SECONDS
@@ -29,7 +29,10 @@ _BATCH = 64
 def _points(answer: Callable[[Any, Goal], Answer[Any]], name: str) -> list[Point[Any]]:
     """Of the four weights."""
     at = at_lambda()
-    found = [answer(of_model(name, _BATCH, at), goal).point for goal in goals(at)]
+    found = [
+        answer(pipeline_cases.of_model(name, _BATCH, at), goal).point
+        for goal in pipeline_cases.goals(at)
+    ]
     assert all(found), f"there is a plan for {name}"
     return [one for one in found if one is not None]
 
