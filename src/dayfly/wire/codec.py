@@ -1,7 +1,7 @@
 """Interface of a codec, another form of elements on the wire, and the codecs by name.
 
-Every reader gets the same bits from a codec. `codecs`, `int4` and `sparse` have them; names and
-sizes alone need no torch.
+Every reader gets the same bits from a codec. `codecs` and `sparse` have them; names and sizes
+alone need no torch.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _int8() -> Codec:
 
 
 def _int4() -> Codec:
-    from dayfly.wire.int4 import Int4
+    from dayfly.wire.codecs import Int4
 
     return Int4()
 
