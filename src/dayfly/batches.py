@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 
 def share(total: int, part: int, parts: int, weights: tuple[int, ...] = ()) -> range:
-    """Part number `part` of 0..total-1 cut in `parts`, one after another.
+    """Returns one part of the numbers from 0 to total - 1, which are cut into consecutive parts.
 
         share(10, 1, 3, (2, 1, 1))      0 1 2 3 4 | 5 6 | 7 8 9      bounds 10 * (0, 2, 3, 4) // 4
 
     Args:
         total: how many there are.
-        part: from 0.
-        parts: how many.
+        part: number of the part, from 0.
+        parts: how many parts there are.
         weights: of the parts, whose sizes are in proportion to them up to rounding; the bounds are
             rounded, so each of the total is in one part. Empty: sizes differ by one at most.
     """

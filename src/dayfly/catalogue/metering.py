@@ -270,7 +270,7 @@ def _of_each(
 
 
 def _row(used: MeteredInvocation, billed: Mapping[str, Any]) -> dict[str, Any]:
-    """What was used, in the size that the platform would have given it, and its dollars."""
+    """Returns a row of the bill: what an invocation used, and what is billed for it."""
     return {**{name: getattr(used, name) for name in _OF_USED}, **billed}
 
 

@@ -143,9 +143,10 @@ def selected(
 
 
 def _metrics(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Of the last epoch in a directory; None of a run in a store, or one without an epoch.
+    """Returns these metrics of a run's last epoch, by name.
 
-    Of a history that cannot be read, the row's `error`, too.
+    They are None for a run in a store and for one without an epoch. If the history cannot be read,
+    `error` says why.
     """
     place = row["directory"]
     if not names or "://" in place or row["status"] in _UNREAD:

@@ -54,7 +54,7 @@ _PIECE = "backward, in part"
 
 
 def ranks(profile: Profile, c: Configuration, means: ChannelModel, batch: int) -> list[Rank]:
-    """All workers, taking a step of this batch."""
+    """Returns what each worker does in a step whose batch has this many samples."""
     return [
         limited(stage.size, means, number, stage.step(replica, batch))
         for number, (stage, replica) in enumerate(_workers(profile, c, means))
@@ -135,7 +135,10 @@ def _carries_only(rank: Rank) -> bool:
 
 
 def _workers(profile: Profile, c: Configuration, means: ChannelModel) -> list[tuple[_Stage, int]]:
-    """Returns the stage and the replica of each rank; replicas of one pace share their stage."""
+    """Returns the stage and the replica's number of each rank, in order.
+
+    Replicas of a stage that are equally fast share one object, and with it their schedules.
+    """
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
     chunk_bytes = means.message_bytes(sizes)
     found = []

@@ -58,7 +58,11 @@ class Buckets(Closing):
         self._stored = stored
 
     def ready(self, number: int) -> None:
-        """A bucket but the last is whole: sum it, beside what the caller does, if it may be."""
+        """The gradients of a bucket are complete: begin its sum in a thread, if it is an early one.
+
+        Args:
+            number: of the bucket, which is not the last.
+        """
         if number < self._exchange.early:
             self._begin(number)
 

@@ -28,7 +28,7 @@ from dayfly.training.state import Tensors
 
 
 class OuterRounds(LocalSgdRounds):
-    """Rounds of replicas that train by themselves, with an outer optimizer that all have alike."""
+    """Rounds of local steps, each with a step of the outer optimizer, the same at all workers."""
 
     _outer: OuterGradients
 

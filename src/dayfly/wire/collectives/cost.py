@@ -203,9 +203,10 @@ class Cost:
 
     @property
     def busiest_s(self) -> float:
-        """Seconds of the link's busier direction: the least that a sum adds to those before it.
+        """Seconds for which uploads or downloads, whichever take longer, keep their direction busy.
 
-        Where several sums are under way, one's uploads are carried beside another's downloads.
+        A sum that is under way beside others takes no less time: its uploads may be carried beside
+        their downloads, but not beside their uploads.
         """
         up_s, down_s = (sum(getattr(one, way) for one in self.phases) for way in ("up_s", "down_s"))
         busy_s = up_s + down_s if self.alone else most(up_s, down_s)
@@ -361,7 +362,7 @@ class AllReduce:
 def plain_link(up_s_per_byte: float, down_s_per_byte: float, latency_s: float) -> LinkModel:
     """Returns a link that only carries, as papers have them.
 
-    Messages over it have no headers and take no CPU time, and any number of them may be in flight.
+    A message has no header and takes no CPU time, and any number of them may travel at once.
 
     Args:
         up_s_per_byte, down_s_per_byte: time of a byte.
