@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from dayfly.cli.app import app
 from dayfly.cli.flag_groups import GROUPS
-from dayfly.cli.flags import FUNCTION_FLAGS, TRAINING_FLAGS
+from dayfly.cli.function_flags import FUNCTION_FLAGS
+from dayfly.cli.training_flags import TRAINING_FLAGS
 from dayfly.runs.directory import locked
 from dayfly.runs.report.side_by_side import ticks
 from dayfly.runs.steering import KeptRun

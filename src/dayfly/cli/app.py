@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import dayfly
+from dayfly.cli.flag import Flag, option
 from dayfly.cli.flags import (
-    FUNCTION_FLAGS,
-    TRAINING_FLAGS,
     AsJson,
     BatchSize,
     Detach,
     Epochs,
-    Flag,
     Listen,
     MaxRestarts,
     Own,
@@ -31,13 +29,14 @@ from dayfly.cli.flags import (
     RunStore,
     SuccessorCommand,
     function_settings,
-    option,
     refuse_beside_resume,
     takes,
     training_settings,
 )
+from dayfly.cli.function_flags import FUNCTION_FLAGS
 from dayfly.cli.plans import plans
 from dayfly.cli.steering import steering
+from dayfly.cli.training_flags import TRAINING_FLAGS
 from dayfly.cli.values import check_goals, memory_of
 from dayfly.errors import RequestError
 from dayfly.life.processor import Processor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dayfly.cli.flags import Flag
+from dayfly.cli.flag import Flag
 
 _FOR_A_JOB = "of a job; one for all, or one a platform"
 #: By name.

@@ -1,32 +1,21 @@
-"""Flags that several commands have: a run's functions, how they talk, and how they train."""
+"""Flags that several commands have, and the settings that they say."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from dayfly.cli.flag_groups import GROUP_OF
+from dayfly.cli.flag import Flag, option
+from dayfly.cli.function_flags import FUNCTION_FLAGS
+from dayfly.cli.training_flags import TRAINING_FLAGS
 from dayfly.cli.values import lists_of, seconds_of
 from dayfly.errors import RequestError
 
 Command = TypeVar("Command", bound=Callable[..., None])
-
-
-def option(help: str, shown: str | bool = True, *names: str, metavar: str | None = None) -> Any:
-    """Returns an option of a command.
-
-    Args:
-        help: for `--help`.
-        shown: its default in words; True: the default itself, unless that is None.
-        names: as they are typed; none: by the name of the parameter.
-        metavar: stands for its value in `--help`.
-    """
-    return typer.Option(*names, help=help, show_default=shown, metavar=metavar)
 
 
 AsJson = Annotated[
@@ -94,223 +83,6 @@ MaxRestarts = Annotated[
         "3",
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """An option that a command passes on by name.
-
-    Args:
-        kind: type of its value.
-        help: for `--help`.
-        shown: its default in words; True: the default itself, unless that is None.
-        names: as they are typed; empty: by its name in the table.
-        metavar: stands for its value in `--help`.
-        setting: the run's setting that it is, by name; None: the same name.
-        default: its value where it is not given.
-    """
-
-    kind: Any
-    help: str
-    shown: str | bool = True
-    names: tuple[str, ...] = ()
-    metavar: str | None = None
-    setting: str | None = None
-    default: Any = None
-
-    def parameter(self, name: str) -> inspect.Parameter:
-        """Returns the parameter of a command that takes the flag, as typer reads it."""
-        kind = self.kind if self.default is not None else self.kind | None
-        flag = option(self.help, self.shown, *self.names, metavar=self.metavar)
-        flag.rich_help_panel = GROUP_OF.get(name)
-        return inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=self.default,
-            annotation=Annotated[kind, flag],
-        )
-
-
-#: Of a run's functions, by the names of parameters.
-FUNCTION_FLAGS = {
-    "workers": Flag(int, "Functions that work at once.", "1"),
-    "platform": Flag(str, "Where functions run: local.", "local"),
-    "platform_option": Flag(
-        list[str],
-        "A setting of the platform's own, instead of its table in dayfly.toml; several times.",
-        "the platform's",
-        metavar="NAME=VALUE",
-        setting="platform_options",
-    ),
-    "channel": Flag(str, "URL of the channel they talk through.", "files in memory"),
-    "memory": Flag(
-        str,
-        "A function's memory, in MiB; or each worker's, with commas.",
-        "not limited",
-        metavar="MIB[,MIB,...]",
-        setting="memory_mib",
-    ),
-    "lifetime": Flag(float, "A function's life, in s.", "not limited", setting="lifetime_s"),
-    "cpu": Flag(
-        float, "A function's CPU time a second, in cores.", "not limited", setting="cpu_cores"
-    ),
-    "uplink": Flag(
-        float,
-        "Bandwidth of a function's connection to the store, in MB/s.",
-        "not limited",
-        setting="uplink_mb_per_s",
-    ),
-    "downlink": Flag(float, "The same from the store.", "not limited", setting="downlink_mb_per_s"),
-    "latency": Flag(
-        float, "Added to each request to the store, in ms.", "none", setting="latency_ms"
-    ),
-    "cold_start": Flag(
-        float, "Added to each start of a function, in s.", "none", setting="cold_start_s"
-    ),
-    "payload": Flag(
-        float,
-        "Largest payload and result of a call, in KB.",
-        "not limited",
-        setting="payload_kb",
-    ),
-    "gpu": Flag(
-        float,
-        "A function's share of a GPU, such as 1 or 0.25.",
-        "none: it computes on the CPU",
-        metavar="SHARE",
-        setting="gpu_share",
-    ),
-    "imitate": Flag(
-        str,
-        "Platform, such as aws-lambda, whose life, CPU and bandwidth (by --memory), "
-        "payload and prices count where no other is given.",
-    ),
-    "allow_other_cpu": Flag(
-        bool,
-        "Go on with another CPU type, torch build or threads; the bits may be others then.",
-        "refused",
-        ("--allow-other-cpu",),
-    ),
-    "wait_timeout": Flag(
-        float,
-        "How long a worker waits for a message of another, in s.",
-        "900",
-        setting="wait_timeout_s",
-    ),
-    "log_budget": Flag(
-        int,
-        "Bound of the message log, in MiB.",
-        "1024 or a quarter of the space",
-        setting="log_budget_mib",
-    ),
-    "max_cost": Flag(
-        float,
-        "Stop before the run's functions cost more, over all its lives, in USD.",
-        "not limited",
-        metavar="USD",
-        setting="max_cost_usd",
-    ),
-    "max_time": Flag(
-        str,
-        "Stop after so long, over all its lives: 90, 90s, 30m or 2h.",
-        "not limited",
-        metavar="TIME",
-        setting="max_time_s",
-    ),
-    "coordinator_lifetime": Flag(
-        float,
-        "Hand the run over to another coordinator before this one is so old, in s.",
-        "not limited",
-        metavar="S",
-        setting="coordinator_lifetime_s",
-    ),
-}
-#: Of how a job is trained.
-TRAINING_FLAGS = {
-    "sync": Flag(str, "Protocol: bsp, hap (some workers lag a step) or local-sgd.", "bsp"),
-    "shares": Flag(
-        str,
-        "Each worker's share of a batch, in relation to the others.",
-        "by each one's CPU",
-        metavar="N,N,...",
-    ),
-    "k": Flag(str, "Steps between two averages of local-sgd.", True, ("--k",), metavar="N|epoch"),
-    "outer": Flag(
-        str,
-        "Optimizer that takes a step after local-sgd's k steps: nesterov is DiLoCo's.",
-        "average: none, replicas become their mean",
-        metavar="average|nesterov|momentum",
-    ),
-    "outer_lr": Flag(float, "Learning rate of the outer optimizer.", "0.7"),
-    "outer_momentum": Flag(float, "Momentum of the outer optimizer.", "0.9"),
-    "collective": Flag(
-        str,
-        "All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "
-        "ring, scatter-reduce.",
-        "what suits the channel: overlapped over a store, scatter-reduce over "
-        "files at any speed, ring over tcp://, push-pull over ps://",
-    ),
-    "aggregators": Flag(int, "Workers that sum, of k-reduce and hap.", metavar="K"),
-    "compress": Flag(
-        str,
-        "Let gradients travel smaller, and less exactly.",
-        "none",
-        metavar="none|bf16|int8|int4|powersgd[:RANK]|topk:FRACTION[:exact]|significance:V",
-    ),
-    "virtual_workers": Flag(
-        int, "Leaves of a batch: the same bits on any number of workers from 1 to V.", metavar="V"
-    ),
-    "precision": Flag(
-        str,
-        "Numbers in which forward passes and losses compute; fp16 scales its losses.",
-        "fp32",
-        metavar="fp32|bf16|fp16",
-    ),
-    "cut": Flag(
-        str,
-        "Cut the model into stages before these layers, counted from 0.",
-        "one stage",
-        metavar="L,L,...",
-    ),
-    "replicas": Flag(int, "Functions a stage.", "1"),
-    "micro_batches": Flag(int, "Pieces of a worker's share of a batch.", "the job's accumulate"),
-    "schedule": Flag(
-        str, "Order of micro-batches: fill-drain, or 1f1b, which takes less memory.", "fill-drain"
-    ),
-    "stage_memory": Flag(
-        str,
-        "Memory of each stage's functions, in MiB.",
-        metavar="MIB,MIB,...",
-        setting="stage_memory_mib",
-    ),
-    "target_accuracy": Flag(float, "End once validation reaches it, such as 0.97."),
-    "target_loss": Flag(float, "End once the validation loss is at most this."),
-    "keep": Flag(
-        str, "Keep the weights of the best epoch, too.", "the last step's alone", metavar="best"
-    ),
-    "monitor": Flag(
-        str, "By which an epoch is the best, and for --patience.", "val_loss", metavar="NAME"
-    ),
-    "mode": Flag(str, "Of --monitor.", "min of losses, max of val_accuracy", metavar="min|max"),
-    "patience": Flag(
-        int, "End once so many validations brought nothing better.", "never", metavar="N"
-    ),
-    "log": Flag(
-        list[str],
-        "Log each epoch there; several times.",
-        "none",
-        metavar="csv|jsonl|tensorboard|mlflow|wandb[:PLACE]",
-    ),
-    "on_nan": Flag(
-        str,
-        "What a loss that becomes NaN or infinite does: fail the run, or be said only.",
-        "stop",
-        metavar="stop|warn",
-    ),
-    "checkpoint_every": Flag(
-        float, "Longest time between run checkpoints, in s.", "60", setting="checkpoint_every_s"
-    ),
-}
 
 
 def takes(*shared: str, **own: Flag) -> Callable[[Command], Command]:

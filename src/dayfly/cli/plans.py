@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from dayfly.cli.choice_flags import CHOICE
-from dayfly.cli.flags import AsJson, Flag, Own, RunDir, function_settings, option, takes
+from dayfly.cli.flag import Flag, option
+from dayfly.cli.flags import AsJson, Own, RunDir, function_settings, takes
 
 plans = typer.Typer()
 

@@ -9,16 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dayfly.cli.flags import (
-    FUNCTION_FLAGS,
-    TRAINING_FLAGS,
-    AsJson,
-    Own,
-    given_settings,
-    takes,
-    training_settings,
-)
+from dayfly.cli.flags import AsJson, Own, given_settings, takes, training_settings
+from dayfly.cli.function_flags import FUNCTION_FLAGS
 from dayfly.cli.runs import runs
+from dayfly.cli.training_flags import TRAINING_FLAGS
 from dayfly.cli.values import memory_of
 
 steering = typer.Typer()
