@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from platform_testing import call, run, wait_for_all
 
+from dayfly.catalogue.gpu import CONTEXT_MIB
 from dayfly.errors import RequestError
 from dayfly.life.deaths import cause
 from dayfly.life.platforms.base import Outcome
 from dayfly.life.platforms.gpus import (
-    CONTEXT_BYTES,
     allocator_fraction,
     check_gpus,
     fit_on_one,
@@ -101,7 +101,7 @@ def test_gpus_go_by_the_names_that_this_process_knows_them_by() -> None:
 
 def test_the_share_is_of_all_that_the_process_takes() -> None:
     assert allocator_fraction(1, 16 * GIB) == 1
-    assert allocator_fraction(0.5, 16 * GIB) * 16 * GIB + CONTEXT_BYTES == 8 * GIB
+    assert allocator_fraction(0.5, 16 * GIB) * 16 * GIB + CONTEXT_MIB * 2**20 == 8 * GIB
     with pytest.raises(RuntimeError, match=r"0\.02 of this GPU is 328 MiB") as caught:
         allocator_fraction(0.02, 16 * GIB)
     assert is_gpu_memory_error(caught.value)
@@ -129,7 +129,7 @@ def test_a_function_sees_its_gpu_and_no_other(platform: LocalPlatform) -> None:
     for one in seen[0]:
         assert one is not None
         assert one["share"] == 0.5
-        assert one["told"] == [[0.4375, 0]]
+        assert one["told"] == [[0.40625, 0]]  # 4096 MiB of 8192, but for those of CUDA
         assert not one["initialised"]
         assert one["by_nvml"] == "1"
 

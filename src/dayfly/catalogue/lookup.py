@@ -164,11 +164,18 @@ class Catalogue:
         """Returns names of platforms that give each function a GPU of a type, spot machines too.
 
         Raises:
-            RequestError: the type is not known.
+            RequestError: the type is not known, or no platform has it.
         """
         self.rows("gpus", name)
-        found = map(self.platform, (*self.platforms(), *self.spot_machines()))
-        return [one.name for one in found if one.gpu == name and (one.gpus or 1) == 1]
+        every = [self.platform(one) for one in (*self.platforms(), *self.spot_machines())]
+        having = [one.name for one in every if one.gpu == name and (one.gpus or 1) == 1]
+        if not having:
+            types = sorted({one.gpu for one in every if one.gpu is not None})
+            raise RequestError(
+                f"--gpu {name}: no platform of the catalogue has one, only {', '.join(types)}: add "
+                "yours to platforms/ of a catalogue of your own"
+            )
+        return having
 
     def store(self, name: str) -> StoreFacts:
         """Returns a store of the catalogue, which may be several servers of one type.

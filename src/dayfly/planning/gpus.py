@@ -33,8 +33,6 @@ from dayfly.planning.profile import Affine, Figure, LayerBytes, Profile, SizePro
 REACHED = 0.5
 #: By how many times what is derived may be longer or shorter, nine times of ten.
 SPREAD = 2.0
-#: MiB of a GPU that a process takes beside what torch allocates, as `life.platforms.gpus` has it.
-CONTEXT_MIB = 512.0
 #: MiB of a machine's memory that a process takes for CUDA: "a gigabyte or more" (docs/gpus.md).
 CUDA_HOST_MIB = 1024.0
 #: Where a profile says so, in words of a plan.

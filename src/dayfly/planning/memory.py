@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dayfly.batches import Batches, block_samples
+from dayfly.catalogue.gpu import CONTEXT_MIB
 from dayfly.elementwise import most
 from dayfly.planning.configuration import (
     ITEM_BYTES,
@@ -47,7 +48,7 @@ from dayfly.planning.configuration import (
     stage_size,
 )
 from dayfly.planning.data_parallel import averaged_of
-from dayfly.planning.gpus import CONTEXT_MIB, gpu_room_mib
+from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.plan import Prediction
 from dayfly.planning.profile import LayerBytes, Pass, Profile
 from dayfly.planning.ranks import ChannelModel
@@ -212,10 +213,9 @@ def gpu_peak_mib(profile: Profile, configuration: Configuration, stage: int) -> 
     Args:
         profile: of a job on a GPU.
         configuration: of the run.
-        stage: number of the stage.
+        stage: its number.
 
-    Raises:
-        RequestError: as `peak_mib`.
+    Raises RequestError as `peak_mib` does.
     """
     has = holding(profile, configuration, stage, sums=False)
     always = has.of("model", "state", "average", "before", "gradients")

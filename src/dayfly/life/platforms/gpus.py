@@ -18,15 +18,13 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
+from dayfly.catalogue.gpu import CONTEXT_MIB
 from dayfly.errors import RequestError
 from dayfly.life.failure import origins
 
 _NUMBER = re.compile(r"[0-9]+$")
 #: What a share is rounded by: ten tenths are a whole.
 _ROUNDING = 1e-9
-#: GPU memory of a process beside what torch allocates: CUDA's context and the kernels' code. It
-#: counts within the share. From what others report, 250 to 500 MiB; not measured here.
-CONTEXT_BYTES = 512 * 2**20
 
 
 def gpus_of_this_machine() -> tuple[str, ...]:
@@ -90,11 +88,11 @@ def allocator_fraction(share: float, total_bytes: int) -> float:
     """
     if share == 1:
         return 1.0
-    own_bytes = share * total_bytes - CONTEXT_BYTES
+    own_bytes = share * total_bytes - CONTEXT_MIB * 2**20
     if own_bytes <= 0:
         raise RuntimeError(
             f"CUDA out of memory: {share:g} of this GPU is {share * total_bytes / 2**20:.0f} MiB, "
-            f"and CUDA itself takes up to {CONTEXT_BYTES / 2**20:.0f} MiB in each process"
+            f"and CUDA itself takes up to {CONTEXT_MIB} MiB in each process"
         )
     return own_bytes / total_bytes
 

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dayfly.catalogue.gpu import CONTEXT_MIB
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
 from dayfly.planning.choose.pipelines.problem import (
@@ -29,7 +30,7 @@ from dayfly.planning.choose.ring_rounds import alpha_and_beta
 from dayfly.planning.configuration import ITEM_BYTES, flat
 from dayfly.planning.data_parallel import TAIL
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
-from dayfly.planning.gpus import CONTEXT_MIB, gpu_room_mib
+from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.memory import WORKER_MIB
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel

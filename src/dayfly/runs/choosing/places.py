@@ -150,7 +150,7 @@ def places_of(
                 has = known.platform(name).gpu
                 raise RequestError(
                     f"--gpu {gpu.type}: functions of {name} have {'no GPU' if has is None else has}"
-                    f": name one of {', '.join(having) or 'your own catalogue'}, or leave it out"
+                    f": name one of {', '.join(having)}, or leave it out"
                 )
         names = names or having
     own: Callable[[FunctionPlatform], list[str]] = partial(own_stores, lenient=not platforms)

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from dayfly.planning.gpus import profiled_gpu
+
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
@@ -49,3 +51,16 @@ def gpu_of(device: torch.device) -> dict[str, Any] | None:
         return None
     found = torch.cuda.get_device_properties(device)
     return {"name": found.name, "memory_mib": found.total_memory // 2**20}
+
+
+def check_gpu(wanted: str | None) -> None:
+    """Refuses to measure on a GPU of another type, before anything starts.
+
+    Args:
+        wanted: the type; None: any.
+
+    Raises:
+        RequestError: this machine's first GPU is another. Where it has none, the platform says so.
+    """
+    if wanted is not None and torch.cuda.device_count():
+        profiled_gpu(gpu_of(torch.device("cuda")), wanted)

@@ -134,7 +134,7 @@ def catalogued_profile(
     if gpu is not None and platform not in (having := catalogue.with_gpu(gpu.type)):
         raise RequestError(
             f"--gpu {gpu.type}: functions of {platform} have {where.gpu or 'no GPU'}: name one of "
-            f"{', '.join(having) or 'your own catalogue'}, or leave it out"
+            f"{', '.join(having)}, or leave it out"
         )
     share = None if gpu is None else gpu.share
     return profile_of(job_facts(job, name), where, over, memory_mib, assumed, gpu_share=share)

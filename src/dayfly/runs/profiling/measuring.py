@@ -39,6 +39,7 @@ from dayfly.runs.plans import JobSpec
 from dayfly.runs.prepare import prepare
 from dayfly.runs.profiling import exchange, from_catalogue, life, neighbours
 from dayfly.runs.profiling.again import Effort, measured_again
+from dayfly.runs.profiling.clocks import check_gpu
 from dayfly.runs.profiling.figures import fit_of, pass_spread, size_profile, store_of
 from dayfly.runs.profiling.measurements import Measured
 from dayfly.runs.profiling.neighbours import Functions, TooSmall, invocation
@@ -95,6 +96,7 @@ def profile(
     each = [replace(settings, memory_mib=size, workers=1) for size in sizes]
     for one in each:
         resources_of(one)  # before anything is made
+    check_gpu(gpu)
     job, made = measured(job, note).job, made_here()
     with (
         StopSignals() as signals,
