@@ -107,7 +107,8 @@ def test_followed_and_stopped_from_elsewhere(runs: str, data: Path, tmp_path: Pa
     finally:
         first.kill()
         first.wait()
-    assert dayfly.resume(url, run_dir=tmp_path / "second", progress=False).result.status == "done"
+    on = dayfly.resume(url, run_dir=tmp_path / "second", latency_ms=0.1, progress=False)
+    assert on.result.status == "done"
 
 
 def test_a_wrong_request_leaves_nothing(runs: str, data: Path, tmp_path: Path) -> None:
