@@ -60,7 +60,7 @@ def test_plans_that_tables_lead_to(seed: int) -> None:
 def test_labels(seed: int) -> None:
     """All of a search without dominance, boundary by boundary."""
     case, known = a_case(seed)
-    m, tau = case.model, case.tau(known)
+    m, tau = case.model, case.tau(known, times=4)
     labels, begins = np.zeros((1, kernels.FIELDS)), np.array([m.layers])
     for q in reversed(range(m.layers)):
         limits = [side.reach(q, case.classes, case.bounds, tau) for side in (kernels, vectorised)]

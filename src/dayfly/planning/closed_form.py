@@ -26,6 +26,7 @@ from dayfly.planning import data_parallel, staged
 from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
+    elements,
     flat,
     stage_layers,
     stage_memory_mib,
@@ -35,7 +36,7 @@ from dayfly.planning.configuration import (
 from dayfly.planning.function_times import cut_backward, passed, slowest
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, travelling_bytes
-from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together
+from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together, volume
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.virtual_cost import cost_of
@@ -155,14 +156,35 @@ def many_validation(
     return seconds + summed.seconds, _shared([summed], c.workers)
 
 
-def many_moved(
+def many_requests(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
-) -> Sequence[StoreTraffic]:
-    """What `many_step` says that each worker moves, without the time."""
+) -> tuple[int, int]:
+    """Returns the puts and gets of all workers in a round, as `many_step` has them.
+
+    Args:
+        profile: of the job.
+        c: of the run.
+        means: ways to the store.
+        batches: samples of each step of the round.
+
+    Raises:
+        RequestError: as of `sum_of`.
+    """
     if not c.cut:
-        return many_step(profile, c, means, batches)[1]
-    ranks = _replica(profile, c, means, batches)
-    return _staged_moved(profile, c, means, ranks, _stage_sums(profile, c, means))
+        whole = volume(many_step(profile, c, means, batches)[1])
+        return whole.puts, whole.gets
+    # The schedules of the passes are those that virtual time takes, which are made once.
+    first = staged.ranks(profile, c, means, batches[0], range(1))
+    size = stage_size(profile, c, 0)
+    norms = 2 * sum(len(elements(layer)) for layer in profile.layers)
+    lengths = (staged.TAIL, norms) if c.clips else (staged.TAIL,)
+    every: list[Cost | StoreTraffic] = [
+        sum_of(*SMALL_SUM, c.workers, n, means, size, itemsize=8) for n in lengths
+    ]
+    for rank, summed in zip(first, _stage_sums(profile, c, means), strict=True):
+        passes = moved_by(replace(rank, streams=rank.streams[:1]), means)
+        every += [*summed, *[passes] * c.replicas]
+    return sum(one.puts for one in every), sum(one.gets for one in every)
 
 
 def _staged_step(

@@ -18,7 +18,7 @@ from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import least, rounded
 from dayfly.planning import data_parallel, staged
-from dayfly.planning.closed_form import MOST_SIMULATED, many_moved, many_step, many_validation
+from dayfly.planning.closed_form import MOST_SIMULATED, many_requests, many_step, many_validation
 from dayfly.planning.configuration import (
     Configuration,
     check_configuration,
@@ -120,8 +120,8 @@ def step_messages(profile: Profile, c: Configuration) -> int:
     """Requests for messages of a step, all workers' together, by closed forms."""
     rounds = Rounds(Batches(profile.samples, c.batch_size), c.round_steps)
     full = [min(c.batch_size, profile.samples)] * rounds.longest
-    moved = volume(many_moved(profile, c, ChannelModel.of(profile), full), rounds.longest)
-    return moved.puts + moved.gets
+    requests = many_requests(profile, c, ChannelModel.of(profile), full)
+    return sum(round(count / rounds.longest) for count in requests)
 
 
 def steps_gone_through(operations: int) -> int:

@@ -53,11 +53,14 @@ TAIL, TAIL_BYTES = 3, 8
 _PIECE = "backward, in part"
 
 
-def ranks(profile: Profile, c: Configuration, means: ChannelModel, batch: int) -> list[Rank]:
-    """Returns what each worker does in a step whose batch has this many samples."""
+def ranks(
+    profile: Profile, c: Configuration, means: ChannelModel, batch: int, among: range | None = None
+) -> list[Rank]:
+    """Returns what each worker of these replicas (None: all) does in a step of so many samples."""
     return [
         limited(stage.size, means, number, stage.step(replica, batch))
         for number, (stage, replica) in enumerate(_workers(profile, c, means))
+        if among is None or replica in among
     ]
 
 

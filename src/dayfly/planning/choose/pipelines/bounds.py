@@ -21,7 +21,7 @@ with tables of its own; few classes at first, then more of those that may still 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -56,6 +56,7 @@ class Case:
         bounds: (V, 3, L + 1, columns), the tables FR, KB, K of each.
         fewest: (2, L + 1), functions and vCPUs of a prefix at least.
         most: (2,), of a plan.
+        looked_at: paths of plans that tables led to.
     """
 
     number: int
@@ -66,6 +67,7 @@ class Case:
     bounds: Array
     fewest: Ints
     most: Ints
+    looked_at: set[bytes] = field(default_factory=set)
 
     @property
     def below(self) -> tuple[Array, ...]:
@@ -81,9 +83,10 @@ class Case:
             m.below_lag_f_s,
         )
 
-    def tau(self, known: Known, within: float = 0.0) -> Array:
-        """By whole units; no plan costs less than its cheapest stage."""
-        usd_per_s = np.arange(4 * self.columns) * self.units.usd_per_s
+    def tau(self, known: Known, within: float = 0.0, *, times: int = 1) -> Array:
+        """By whole units, one of each column, or so many times as many; no plan costs less than
+        its cheapest stage."""
+        usd_per_s = np.arange(times * self.columns) * self.units.usd_per_s
         return known.tau(np.maximum(usd_per_s, self.model.usd_per_s.min()), within)
 
     def gap(self, known: Known) -> float:
@@ -91,12 +94,12 @@ class Case:
         if not len(self.classes):
             return 0.0
         least = self.bounds[:, 2, -1] + self.classes[:, :1]
-        part = self.tau(known)[: self.columns] / np.maximum(least, _NO_TIME_S)
+        part = self.tau(known) / np.maximum(least, _NO_TIME_S)
         return max(0.0, float(part.max()) - 1)
 
     def close(self, known: Known, within: float = 0.0) -> None:
         """Lets go of classes without better plans."""
-        tau = self.tau(known, within)[: self.columns]
+        tau = self.tau(known, within)
         keep = (self.bounds[:, 2, -1] + self.classes[:, :1] < tau).any(axis=1)
         self.classes, self.bounds = self.classes[keep], self.bounds[keep]
 
@@ -148,7 +151,7 @@ def look(case: Case, loops: SearchLoops, known: Known, classes: Array) -> list[I
     model, cost = case.model, case.units.cost
     for low, high in classes:
         found = loops.tables(model.forward_s, *case.below, cost, high, case.columns)
-        k_, tau = found[2, -1], case.tau(known)[: case.columns]
+        k_, tau = found[2, -1], case.tau(known)
         falls = np.ones(len(k_), dtype=bool)
         falls[1:] = k_[1:] < k_[:-1]
         columns = np.flatnonzero(falls & (k_ + low < tau))
@@ -156,8 +159,11 @@ def look(case: Case, loops: SearchLoops, known: Known, classes: Array) -> list[I
             columns = columns[np.linspace(0, len(columns) - 1, loops.descents).astype(int)]
         made = [loops.descend(found, *case.below, cost, high, int(c)) for c in columns]
         made = [path for path in made if len(path)]
-        known.add([_taken(case, path) for path in made if _allowed(case, path)])
         paths += made
+        # Neighbouring columns and classes mostly lead to the same plans.
+        new = {key: path for path in made if (key := path.tobytes()) not in case.looked_at}
+        case.looked_at.update(new)
+        known.add([_taken(case, path) for path in new.values() if _allowed(case, path)])
         tables.append(found)
     case.classes, case.bounds = classes, np.array(tables)
     return paths

@@ -60,6 +60,8 @@ from dayfly.planning.decline import left_of_bandwidth
 
 #: Labels of a price that a beam keeps.
 _BEAM = 2
+#: Prices of labels go up to so many times a case's columns; dearer ones count as the dearest.
+_DEARER = 4
 
 
 class OutOfTime(Exception):
@@ -100,7 +102,7 @@ def _search(
 ) -> int:
     """See `search`. Gives how many labels were left out for using too much alone."""
     m, count, left_out = case.model, case.model.layers, 0
-    tau = case.tau(known, within)
+    tau = case.tau(known, within, times=_DEARER)
     least_b = np.concatenate([[0.0], np.cumsum(m.backward_s.min(axis=1))])
     store = _Labels(count)
     for q in reversed(range(count)):
