@@ -137,6 +137,20 @@ def test_a_model_that_fits_nowhere() -> None:
     assert choose(one_layer(400.0), compiled=False).exact
 
 
+def test_the_memory_that_is_missing_is_that_of_the_schedule_that_needs_least() -> None:
+    """By 1F1B layer 0 holds 2 micro-batches of 10 MiB, beside 2 x 500 MiB and 100 MiB: 1120 MiB."""
+    problem = one_layer(500.0)
+    with pytest.raises(RequestError) as refused:
+        choose(problem, replace(problem, schedule="1f1b"), compiled=False)
+    assert "layer 0 alone needs 1120 MiB with 1 replica and 8 micro-batches of a step by 1f1b" in (
+        str(refused.value)
+    )
+    options = [replace(one, memory_mib=one.memory_mib + 96) for one in problem.options]
+    larger = replace(problem, options=tuple(options))
+    points = choose(larger, replace(larger, schedule="1f1b"), compiled=False).points
+    assert {one.plan.schedule for one in points} == {"1f1b"}
+
+
 def test_a_model_that_takes_too_many_functions() -> None:
     problem = replace(one_layer(400.0, count=3), functions_at_once=2)
     with pytest.raises(RequestError) as refused:

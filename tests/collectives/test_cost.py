@@ -19,6 +19,7 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
 from dayfly.wire.collectives.k_reduce import reduce_cost
 from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
+from dayfly.wire.streams import HostLink
 from tests.collectives.timing import direction
 
 UP, DOWN, LATENCY_S = 40e6, 70e6, 0.02
@@ -113,6 +114,19 @@ def test_without_a_stated_cost_the_schedule_says_it_of_few_members() -> None:
     many = AllReduce(members=65, length=4000, link=link)
     with pytest.raises(RequestError, match="--collective mine: it states no cost, and 65 workers"):
         cost_of("mine", silent, many)
+
+
+def test_without_a_stated_cost_hosts_count_as_with_one() -> None:
+    """Of hosts of two, members 1 and 2 have one each, and members 2 and 3 share one."""
+    stated = collective("scatter-reduce", None, 2)
+    shared = replace(line(UP), host=HostLink(functions=2, bytes_per_s=UP))
+    link, took_s = LinkModel(up=shared, down=shared), []
+    for first in (1, 2):
+        one = AllReduce(members=2, length=400_000, link=link, first=first)
+        known, found = (cost_of("mine", how, one) for how in (stated, replace(stated, cost=None)))
+        assert found.seconds == pytest.approx(known.seconds)
+        took_s.append(found.carried_s)
+    assert took_s[1] == pytest.approx(2 * took_s[0])
 
 
 @pytest.mark.parametrize("store", [math.inf, 150e6])

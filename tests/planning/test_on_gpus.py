@@ -24,7 +24,7 @@ from dayfly.planning.profile import Affine, LayerBytes, Profile, dump_profile, l
 from dayfly.runs.choosing.choice import choice_of
 from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.query import PlanQuery
-from dayfly.runs.choosing.targets import Target, targets_of_profiles
+from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_profiles
 from dayfly.runs.predict import predict as predicted_plan
 
 KNOWN = Catalogue()
@@ -201,17 +201,19 @@ def test_none_is_missed(seed: int) -> None:
 
 def test_a_profile_is_planned_on_other_places() -> None:
     measured = replace(on_t4(), gpu=None, sizes=(replace(on_t4().sizes[0], gpu_share=None),))
-    (target,) = targets_of_profiles([measured], ["azure-containers-k80"], known=KNOWN)
+    (target,) = targets_of_profiles(
+        [measured], TargetQuery(platforms=["azure-containers-k80"], known=KNOWN)
+    )
     assert str(target) == "azure-containers-k80 over tcp://"
     assert target.profile.gpu is not None
     assert target.profile.gpu.type == "K80"
     assert target.profile.batch_size == 256
-    found = targets_of_profiles([measured], gpu=GpuRequest("V100"), known=KNOWN)
+    found = targets_of_profiles([measured], TargetQuery(gpu=GpuRequest("V100"), known=KNOWN))
     assert [one.platform.name for one in found] == ["azure-containers-v100"]
     assert any(
         "vm-p3-2xlarge is left out: the catalogue has no up" in one for one in found[0].notes
     )
-    one = targets_of_profiles([on_t4()], gpu=GpuRequest("T4", 0.5), known=KNOWN)
+    one = targets_of_profiles([on_t4()], TargetQuery(gpu=GpuRequest("T4", 0.5), known=KNOWN))
     assert {size.gpu_share for size in one[0].profile.sizes} == {0.5}
 
 
@@ -238,11 +240,13 @@ def test_what_cannot_be_had_is_refused(platforms: list[str], gpu: str | None, wo
     with pytest.raises(RequestError, match=words):
         targets_of_profiles(
             [on_cpu],
-            platforms,
-            ["tcp://"] if gpu is None else [],
-            assumed=given,
-            gpu=None if gpu is None else GpuRequest.parse(gpu),
-            known=KNOWN,
+            TargetQuery(
+                platforms=platforms,
+                stores=["tcp://"] if gpu is None else [],
+                assumed=given,
+                gpu=None if gpu is None else GpuRequest.parse(gpu),
+                known=KNOWN,
+            ),
         )
 
 

@@ -17,7 +17,7 @@ from dayfly.planning.predict import predict
 from dayfly.planning.servers import choices, held_bytes
 from dayfly.runs.choosing.choice import choice_of, places
 from dayfly.runs.choosing.query import Goal, PlanQuery
-from dayfly.runs.choosing.targets import targets_of_profiles
+from dayfly.runs.choosing.targets import TargetQuery, targets_of_profiles
 from tests.choose.lambda_by_hand import job
 
 KNOWN = Catalogue()
@@ -136,9 +136,8 @@ def test_type_and_number_are_chosen() -> None:
     """Of all m5 and c5n: what carries little for a few functions, and more for many."""
     profile = job(2, 30.0, epochs=40)
     query = PlanQuery(workers=12, goal=Goal(weights=(0.0, 1.0)), time_limit_s=5.0)
-    targets = targets_of_profiles(
-        [profile], stores=("s3", "vm-*"), most_workers=query.workers, known=KNOWN
-    )
+    asked = TargetQuery(stores=("s3", "vm-*"), most_workers=query.workers, known=KNOWN)
+    targets = targets_of_profiles([profile], asked)
     found = choice_of(targets, query)
     assert len(places(targets)) == 2
     store = found.chosen.plan.candidate.target.store

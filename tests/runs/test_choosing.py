@@ -34,7 +34,7 @@ from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked, shorthand
-from dayfly.runs.choosing.targets import Target, targets_of_profiles
+from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_profiles
 from dayfly.runs.plans import configuration, configuration_of
 from tests.choose.lambda_by_hand import SIZES, job
 
@@ -219,11 +219,11 @@ def test_over_direct_links_stages_are_hydrozoas() -> None:
 
 
 def test_places_of_profiles() -> None:
-    (place,) = targets_of_profiles([job()], known=KNOWN)
+    (place,) = targets_of_profiles([job()], TargetQuery(known=KNOWN))
     assert str(place) == "aws-lambda over s3"
     assert place.store == KNOWN.store("s3")
     quick = over_store(job(), LAMBDA, StoreFacts(name="elasticache", latency_s=0.001))
-    found = targets_of_profiles([job(), quick], ["aws-lambda"], known=KNOWN)
+    found = targets_of_profiles([job(), quick], TargetQuery(platforms=["aws-lambda"], known=KNOWN))
     assert [str(one) for one in found] == ["aws-lambda over s3", "aws-lambda over elasticache"]
     files = Target.of(job(channel="file:///", how="measured"), KNOWN)
     assert files.store is None
@@ -231,9 +231,9 @@ def test_places_of_profiles() -> None:
 
 def test_platforms_that_profiles_are_not_of() -> None:
     with pytest.raises(RequestError, match="give a profile of fargate as well, or the job"):
-        targets_of_profiles([job()], ["aws-lambda", "fargate"], known=KNOWN)
+        targets_of_profiles([job()], TargetQuery(platforms=["aws-lambda", "fargate"], known=KNOWN))
     with pytest.raises(RequestError, match="the catalogue has no platform 'moon'"):
-        targets_of_profiles([job()], ["moon"], known=KNOWN)
+        targets_of_profiles([job()], TargetQuery(platforms=["moon"], known=KNOWN))
 
 
 def test_usual_sizes_are_a_platforms_own() -> None:

@@ -20,7 +20,7 @@ from dayfly.runs.choosing.choice import choice_of, places, where_in_words
 from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.places import every_platform, facts_of_store, lent, needs
 from dayfly.runs.choosing.query import PlanQuery
-from dayfly.runs.choosing.targets import Target, targets_of_profiles
+from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_profiles
 
 KNOWN = Catalogue()
 
@@ -33,7 +33,9 @@ def profiled(seed: int = 3, flops: float = 3e8) -> Profile:
 
 @pytest.fixture(scope="module")
 def targets() -> tuple[Target, ...]:
-    return targets_of_profiles([profiled()], everywhere=True, most_workers=4, known=KNOWN)
+    return targets_of_profiles(
+        [profiled()], TargetQuery(everywhere=True, most_workers=4, known=KNOWN)
+    )
 
 
 def test_all_platforms_that_have_prices_are_there_or_named(targets: tuple[Target, ...]) -> None:
@@ -41,7 +43,8 @@ def test_all_platforms_that_have_prices_are_there_or_named(targets: tuple[Target
     left_out = set(every_platform(KNOWN)) - there
     notes = [note for target in targets for note in target.notes]
     assert {"aws-lambda", "fargate", "cloud-run-l4", "vm-c5-large", "vm-c5-large:spot"} <= there
-    # A worker computes on one GPU, and these have several.
+    # A worker computes on one GPU, and these have several. A note names its platform once.
+    assert any(note.startswith("vm-p3-8xlarge is left out: it has 4 GPUs") for note in notes)
     assert left_out == {"vm-p3-8xlarge", "vm-p3-8xlarge:spot"}
     for name in left_out:
         assert any(note.startswith(f"{name} is left out: ") for note in notes)

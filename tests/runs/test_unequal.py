@@ -12,6 +12,7 @@ import pytest
 import dayfly
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
+from dayfly.runs.api import checked_settings
 from dayfly.runs.settings import Settings
 from dayfly.runs.unequal import shares_of, slice_sizes
 from tests.runs import small
@@ -103,6 +104,15 @@ def test_shares_follow_the_cpu_that_comes_with_memory_unless_they_are_said() -> 
 def test_what_cannot_be_unequal_is_refused(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(RequestError, match=words):
         Settings(**asked)
+
+
+@pytest.mark.parametrize("lists", [{"shares": (2, 1)}, {"each_memory_mib": (1769, 885)}])
+def test_one_worker_asked_for_has_no_list_of_two(lists: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=r"--workers 1: --.* is of 2 workers: leave out one"):
+        checked_settings(workers=1, **lists)
+    with pytest.raises(RequestError, match=r"--workers 1: --.* is of 2 workers: leave out one"):
+        Settings(workers=3).changed(workers=1, **lists)
+    assert checked_settings(**lists).workers == 2
 
 
 def test_a_change_of_workers_needs_their_lists_anew() -> None:

@@ -33,7 +33,7 @@ from dayfly.runs.choosing.choice import (
 from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import CLOSED_FORMS
-from dayfly.runs.choosing.targets import Target, targets_of_job, targets_of_profiles
+from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_job, targets_of_profiles
 from dayfly.runs.plans import write_plan
 
 LOCAL = "local"
@@ -179,19 +179,18 @@ def _targets(
             f"--gpu with --platform {LOCAL}: measure the job first (dayfly profile --gpu), and "
             "plan by its profile"
         )
+    query = TargetQuery(
+        platforms=platforms,
+        stores=stores,
+        memory_mib=asked.memory_mib,
+        most_workers=asked.workers,
+        assumed=assumed,
+        gpu=gpu,
+        everywhere=everywhere,
+        known=known,
+    )
     if not jobs:
-        profiles = list(map(read_profile, files))
-        return targets_of_profiles(
-            profiles,
-            platforms,
-            stores,
-            memory_mib=asked.memory_mib,
-            most_workers=asked.workers,
-            assumed=assumed,
-            gpu=gpu,
-            everywhere=everywhere,
-            known=known,
-        )
+        return targets_of_profiles(list(map(read_profile, files)), query)
     if len(files) > 1:
         raise RequestError(f"{len(files)} files: give one job, or profiles of it")
     # What runs jobs takes long to import, and profiles do without.
@@ -201,18 +200,7 @@ def _targets(
     job = overridden(load_job_file(jobs[0]), batch_size=asked.batch_size)
     if local:
         return (_measured(job, jobs[0], flags, asked, known),)
-    return targets_of_job(
-        job,
-        jobs[0].stem,
-        platforms,
-        stores,
-        memory_mib=asked.memory_mib,
-        most_workers=asked.workers,
-        assumed=assumed,
-        gpu=gpu,
-        everywhere=everywhere,
-        known=known,
-    )
+    return targets_of_job(job, jobs[0].stem, query)
 
 
 def _measured(

@@ -28,6 +28,7 @@ from dayfly.runs.resuming import stored_job
 from dayfly.runs.run import Run
 from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
+from dayfly.runs.unequal import check_alone
 
 
 @shows(SettingKeywords)
@@ -207,6 +208,7 @@ def overridden(job: Job, **changes: Any) -> Job:
 def checked_settings(**settings: Any) -> Settings:
     """Settings of these. Raises RequestError for one that is not known, or not of its kind."""
     check_keywords(settings, Settings)
+    check_alone(settings)
     return Settings(**{name: value for name, value in settings.items() if value is not None})
 
 

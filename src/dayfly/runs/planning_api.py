@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, get_type_hints
+from typing import Unpack, get_type_hints
 
 from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
@@ -17,7 +17,7 @@ from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.query import TIME_LIMIT_S, Goal, PlanQuery
 from dayfly.runs.choosing.ranking import Option
 from dayfly.runs.choosing.reaching import reaching
-from dayfly.runs.choosing.targets import targets_of_job, targets_of_profiles
+from dayfly.runs.choosing.targets import TargetQuery, targets_of_job, targets_of_profiles
 from dayfly.runs.display import Display, Lines, StandardError
 from dayfly.runs.keywords import ChoiceKeywords, ProfileKeywords, check_keywords, shows
 from dayfly.runs.profiling import measuring
@@ -154,24 +154,21 @@ def chosen(
 ) -> Choice:
     """The choice behind `plan`, with its recommendation."""
     known = Catalogue(own)
-    beside: dict[str, Any] = {
-        "memory_mib": asked.memory_mib,
-        "assumed": {name: (value,) for name, value in assumed.items()},
-        "gpu": None if gpu is None else GpuRequest.parse(gpu),
-        "everywhere": everywhere,
-        "known": known,
-    }
+    query = TargetQuery(
+        platforms=platforms,
+        stores=stores,
+        memory_mib=asked.memory_mib,
+        most_workers=asked.workers,
+        assumed={name: (value,) for name, value in assumed.items()},
+        gpu=None if gpu is None else GpuRequest.parse(gpu),
+        everywhere=everywhere,
+        known=known,
+    )
     if isinstance(job, Job):
-        places = targets_of_job(
-            overridden(job, batch_size=asked.batch_size),
-            "job",
-            platforms,
-            stores,
-            **beside,
-        )
+        places = targets_of_job(overridden(job, batch_size=asked.batch_size), "job", query)
     else:
         profile = job if isinstance(job, Profile) else read_profile(Path(job))
-        places = targets_of_profiles([profile], platforms, stores, **beside)
+        places = targets_of_profiles([profile], query)
     return choice_of(places, asked)
 
 

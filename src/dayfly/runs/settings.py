@@ -18,7 +18,7 @@ from dayfly.runs.stage_checks import (
     check_uncut,
     workforce,
 )
-from dayfly.runs.unequal import check_kept, check_unequal, workers_of
+from dayfly.runs.unequal import check_alone, check_kept, check_unequal, workers_of
 from dayfly.specs import outer as outers
 from dayfly.specs.compression import compression
 from dayfly.specs.outer import Outer
@@ -264,6 +264,7 @@ class Settings(FunctionSettings):
         Raises:
             RequestError: they cannot be combined.
         """
+        check_alone(changes)
         changed = dict(changes)
         if changed.get("collective", K_REDUCE) != K_REDUCE:
             changed.setdefault("aggregators", None)  # those so far are of no use to it

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Parts of a core in which shares by speed are counted, as the catalogue's rules have fractions.
 _PARTS = 1000
+#: Settings that have an entry for each worker, and their flags.
+_LISTS = {"each_memory_mib": "--memory", "shares": "--shares"}
 
 
 def workers_of(workers: int, lists: Mapping[str, Sequence[int]]) -> int:
@@ -49,6 +51,20 @@ def workers_of(workers: int, lists: Mapping[str, Sequence[int]]) -> int:
     return workers
 
 
+def check_alone(given: Mapping[str, Any]) -> None:
+    """Raise RequestError for one worker, asked for in words, and lists of several.
+
+    Args:
+        given: settings by name, those that are asked for alone.
+    """
+    for name, flag in _LISTS.items():
+        if given.get("workers") == 1 and len(each := given.get(name) or ()) > 1:
+            raise RequestError(
+                f"--workers 1: {flag} {','.join(map(str, each))} is of {len(each)} workers: leave "
+                "out one of them"
+            )
+
+
 def check_kept(settings: Settings, changed: Mapping[str, Any]) -> None:
     """Raise RequestError for another number of workers than lists that stay are for.
 
@@ -56,7 +72,7 @@ def check_kept(settings: Settings, changed: Mapping[str, Any]) -> None:
         settings: so far.
         changed: settings that change, by name.
     """
-    for name, flag in (("each_memory_mib", "--memory"), ("shares", "--shares")):
+    for name, flag in _LISTS.items():
         kept: tuple[int, ...] = getattr(settings, name)
         if name not in changed and kept and changed.get("workers", len(kept)) != len(kept):
             raise RequestError(
@@ -71,8 +87,7 @@ def check_unequal(settings: Settings) -> None:
     Args:
         settings: with lists of the right lengths.
     """
-    lists = {"--memory": settings.each_memory_mib, "--shares": settings.shares}
-    flag = next((name for name, given in lists.items() if given), None)
+    flag = next((flag for name, flag in _LISTS.items() if getattr(settings, name)), None)
     if flag is None:
         return
     if settings.each_memory_mib and settings.memory_mib is not None:

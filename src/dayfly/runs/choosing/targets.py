@@ -10,7 +10,7 @@ A platform with GPUs is a platform as others are: its profile has their shares a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -132,39 +132,54 @@ class Target:
 _OF_STORES = ("latency_s",)
 
 
-def targets_of_job(
-    job: Job,
-    name: str,
-    platforms: Sequence[str],
-    stores: Sequence[str] = (),
-    *,
-    memory_mib: Sequence[int] = (),
-    most_workers: int = MOST_WORKERS,
-    assumed: Mapping[str, Sequence[Any]] | None = None,
-    gpu: GpuRequest | None = None,
-    everywhere: bool = False,
-    known: Catalogue,
-) -> tuple[Target, ...]:
-    """Each platform over each store; without stores, over those of its own provider.
-
-    A cold start that no row says is that of a place like it, and is a note.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetQuery:
+    """What targets are asked for.
 
     Args:
-        name: the job's.
-        stores: names; a pattern such as `vm-*` stands for all types and numbers of servers that may
-            be worth their price.
-        memory_mib: none: usual sizes of each platform.
+        known: the catalogue.
+        platforms: names; empty: those that profiles have, or all that have the GPU.
+        stores: names; empty: a platform's usual ones, or a profile's own. A pattern such as `vm-*`
+            stands for all types and numbers of servers that may be worth their price.
+        memory_mib: of functions; empty: usual sizes of each platform.
         most_workers: functions at once, which servers have to serve.
         assumed: values of `Assumed` by its names, one for all, or one a platform (of latency_s one
             a store).
         gpu: that functions are to have; without platforms, those that have it.
         everywhere: in place of platforms all of the catalogue, with what no row says lent by others
             (`places.lent`).
+    """
+
+    known: Catalogue
+    platforms: Sequence[str] = ()
+    stores: Sequence[str] = ()
+    memory_mib: Sequence[int] = ()
+    most_workers: int = MOST_WORKERS
+    assumed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    gpu: GpuRequest | None = None
+    everywhere: bool = False
+
+    def places(self) -> list[tuple[FunctionPlatform, str]]:
+        """Returns the platforms and stores, as of `places_of`."""
+        return places_of(
+            self.platforms, self.stores, self.gpu, self.known, everywhere=self.everywhere
+        )
+
+
+def targets_of_job(job: Job, name: str, asked: TargetQuery) -> tuple[Target, ...]:
+    """Returns each platform over each store; without stores, over those of its own provider.
+
+    A cold start that no row says is that of a place like it, and is a note.
+
+    Args:
+        job: of the user.
+        name: the job's.
+        asked: what is looked at.
 
     Raises:
         RequestError: for what is not known, and what else no row says.
     """
-    places = places_of(platforms, stores, gpu, known, everywhere=everywhere)
+    places = asked.places()
     if not places:
         raise RequestError("no platform to plan for: name some with --platform, as aws-lambda")
     for platform, store in places:
@@ -173,109 +188,96 @@ def targets_of_job(
     from dayfly.runs.profiling.from_catalogue import base_mib, job_facts
 
     facts = job_facts(job, name)
-    given = {"base_mib": (), **(assumed or {})}
+    given = {"base_mib": (), **asked.assumed}
     given["base_mib"] = given["base_mib"] or (base_mib(),)
-    made = _Made(facts, memory_mib, most_workers, gpu, known, everywhere)
-    return made.all(places, platforms, stores, given)
+    return _Made(facts, replace(asked, assumed=given)).all(places)
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """Targets that are made of a job's facts and rows of the catalogue; fields as arguments of
-    `targets_of_job`."""
+    """Targets that are made of a job's facts and rows of the catalogue."""
 
     facts: JobFacts
-    memory_mib: Sequence[int]
-    most_workers: int
-    gpu: GpuRequest | None
-    known: Catalogue
-    everywhere: bool = False
+    asked: TargetQuery
 
-    def all(
-        self,
-        places: Sequence[tuple[FunctionPlatform, str]],
-        platforms: Sequence[str],
-        stores: Sequence[str],
-        given: Mapping[str, Sequence[Any]],
-    ) -> tuple[Target, ...]:
+    def all(self, places: Sequence[tuple[FunctionPlatform, str]]) -> tuple[Target, ...]:
         """Of these places; of those that nobody named, the ones of which enough is known."""
+        asked = self.asked
         made: list[Target] = []
         left_out: list[str] = []
         names = list(dict.fromkeys(platform.name for platform, _ in places))
         for platform, store in places:
             said = {}
-            for what, values in given.items():
-                among = list(stores) if what in _OF_STORES else list(platforms) or names
+            for what, values in asked.assumed.items():
+                among = list(asked.stores if what in _OF_STORES else asked.platforms or names)
                 of = store if what in _OF_STORES else platform.name
                 said[what] = _one_of(what, values, among, of)
             try:
                 made += self._of(platform, store, said)
             except RequestError as refusal:
-                if platforms:
+                if asked.platforms:
                     raise
-                left_out.append(f"{platform.name} is left out: {refusal}")
+                left_out.append(_left_out(platform.name, refusal))
         if not made:
             raise RequestError("; ".join(left_out))
-        if self.everywhere:
+        if asked.everywhere:
             left_out = list(dict.fromkeys(left_out))
         return (replace(made[0], notes=(*made[0].notes, *left_out)), *made[1:])
 
     def _of(self, platform: FunctionPlatform, store: str, said: dict[str, Any]) -> list[Target]:
-        notes = []
-        words = derived(platform, self.known)
-        share = None if self.gpu is None else self.gpu.share
-        if self.everywhere:
+        asked, notes = self.asked, []
+        words = derived(platform, asked.known)
+        share = None if asked.gpu is None else asked.gpu.share
+        if asked.everywhere:
             one = StoreFacts(name=store, latency_s=0.0)  # types of servers have latencies
             if not is_pattern(store):
-                one = facts_of_store(platform, store, self.known)
-            values, more = lent(platform, one, self.known)
+                one = facts_of_store(platform, store, asked.known)
+            values, more = lent(platform, one, asked.known)
             said, words = {**values, **said}, (*words, *more)
         if "cold_start_s" not in said:
-            start, word = start_lent(platform, self.known)
+            start, word = start_lent(platform, asked.known)
             said, words = {**start, **said}, (*words, *filter(None, [word]))
-            if word and not self.everywhere:
+            if word and not asked.everywhere:
                 notes.append(f"{platform.name} has {word}: say another with --cold-start")
         over = partial(
             profile_of,
             self.facts,
             platform,
-            memory_mib=self.memory_mib or usual_sizes(platform, share),
+            memory_mib=asked.memory_mib or usual_sizes(platform, share),
             assumed=Assumed(**said),
             every_kind=True,
             gpu_share=share,
         )
-        found = _over_each(over, platform, store, self.most_workers, self.known)
+        found = _over_each(over, platform, store, asked.most_workers, asked.known)
         return [replace(target, notes=tuple(notes), derived=words) for target in found]
 
 
-def targets_of_profiles(
-    profiles: Sequence[Profile],
-    platforms: Sequence[str] = (),
-    stores: Sequence[str] = (),
-    *,
-    memory_mib: Sequence[int] = (),
-    most_workers: int = MOST_WORKERS,
-    assumed: Mapping[str, Sequence[Any]] | None = None,
-    gpu: GpuRequest | None = None,
-    everywhere: bool = False,
-    known: Catalogue,
-) -> tuple[Target, ...]:
-    """Each profile as it is, or over other stores, if it was made from the catalogue.
+def _left_out(name: str, refusal: RequestError) -> str:
+    """Returns why a platform that nobody named is left out; it is named once."""
+    said = str(refusal)
+    return f"{name} is left out: " + (
+        "it" + said.removeprefix(name) if said.startswith(f"{name} ") else said
+    )
+
+
+def targets_of_profiles(profiles: Sequence[Profile], asked: TargetQuery) -> tuple[Target, ...]:
+    """Returns each profile as it is, or over other stores, if it was made from the catalogue.
+
+    Of a platform that no profile is of one is made from the FLOPs of the first, as of a job.
 
     Args:
-        platforms: empty: the profiles' own; of another one a profile is made from the FLOPs of the
-            first, as of a job.
-        stores, memory_mib, most_workers, assumed, gpu, everywhere: as of `targets_of_job`; where a
-            profile is of a place, it counts.
+        profiles: of one job.
+        asked: what is looked at; where a profile is of a place, the profile counts.
 
     Raises:
         RequestError: for a profile without FLOPs on another platform, for profiles of different
             jobs, for a measured one over another store, and for `assumed` where nothing is made.
     """
+    platforms, known = asked.platforms, asked.known
     if len({profile.job for profile in profiles}) > 1:
         jobs = ", ".join(dict.fromkeys(profile.job for profile in profiles))
         raise RequestError(f"the profiles are of different jobs, {jobs}: plan one at a time")
-    of = [_of_gpu(Target.of(profile, known), gpu) for profile in profiles]
+    of = [_of_gpu(Target.of(profile, known), asked.gpu) for profile in profiles]
     kept = [one for one in of if one and (not platforms or one.platform.name in platforms)]
     names = [target.platform.name for target in kept]
     missing = [name for name in platforms if name not in names]
@@ -284,49 +286,28 @@ def targets_of_profiles(
         raise RequestError(f"two profiles are of {twice[0]}: give one of them")
     made: list[Target] = []
     for target in kept:
-        for store in dict.fromkeys(stores or (target.profile.channel,)):
+        for store in dict.fromkeys(asked.stores or (target.profile.channel,)):
             if store == target.profile.channel:
                 made.append(target)
                 continue
             check_reach(target.platform, store)
             over = partial(over_store, target.profile, target.platform)
-            made += _over_each(over, target.platform, store, most_workers, known)
-    if missing or not kept or everywhere:
-        others = _made_of(
-            profiles[0],
-            missing,
-            stores,
-            memory_mib,
-            most_workers,
-            assumed or {},
-            gpu,
-            known,
-            everywhere=everywhere,
-        )
+            made += _over_each(over, target.platform, store, asked.most_workers, known)
+    if missing or not kept or asked.everywhere:
+        others = _made_of(profiles[0], replace(asked, platforms=missing))
         mine = set(map(str, made))
         made += [one for one in others if str(one) not in mine]
-    elif assumed:
+    elif asked.assumed:
         raise RequestError(
-            f"{', '.join(assumed)} is said in place of the catalogue's rows, and these profiles "
-            "have their seconds already: name another --platform, or leave it out"
+            f"{', '.join(asked.assumed)} is said in place of the catalogue's rows, and these "
+            "profiles have their seconds already: name another --platform, or leave it out"
         )
     return tuple(made)
 
 
-def _made_of(
-    profile: Profile,
-    platforms: Sequence[str],
-    stores: Sequence[str],
-    memory_mib: Sequence[int],
-    most_workers: int,
-    assumed: Mapping[str, Sequence[Any]],
-    gpu: GpuRequest | None,
-    known: Catalogue,
-    *,
-    everywhere: bool,
-) -> tuple[Target, ...]:
+def _made_of(profile: Profile, asked: TargetQuery) -> tuple[Target, ...]:
     """Other platforms, by the FLOPs of a profile."""
-    places = places_of(platforms, stores, gpu, known, everywhere=everywhere)
+    platforms, places = asked.platforms, asked.places()
     if not profile.flops:
         of = platforms[0] if platforms else places[0][0].name
         raise RequestError(
@@ -337,9 +318,8 @@ def _made_of(
     for platform, store in places:
         check_reach(platform, store)
     base_mib = profile.sizes[0].base_mib.value - (CUDA_HOST_MIB if profile.gpu else 0.0)
-    given = {"base_mib": (max(0.0, base_mib),), **assumed}
-    made = _Made(facts_of(profile), memory_mib, most_workers, gpu, known, everywhere)
-    return made.all(places, platforms, stores, given)
+    given = {"base_mib": (max(0.0, base_mib),), **asked.assumed}
+    return _Made(facts_of(profile), replace(asked, assumed=given)).all(places)
 
 
 def _of_gpu(target: Target, gpu: GpuRequest | None) -> Target | None:

@@ -101,9 +101,9 @@ def _moments(
 
 
 def _direction(line: DirectionModel, one: AllReduce, latency: bool) -> Direction:
-    at_once = float(one.members * one.groups)
+    at_once, on_host = float(one.members * one.groups), one.on_host(one.members)
     return Direction(
-        occupied_s=lambda nbytes: line.occupied_s(nbytes, at_once),
+        occupied_s=lambda nbytes: line.occupied_s(nbytes, at_once, on_host),
         latency_s=line.latency_s if latency else 0.0,
         piece_s=line.direction.piece_s,
     )

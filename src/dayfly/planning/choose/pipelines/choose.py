@@ -7,12 +7,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.pipelines.bounds import fewest_used
 from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.links import search_over_links
-from dayfly.planning.choose.pipelines.model import over_store
+from dayfly.planning.choose.pipelines.model import over_store, stages_after
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
@@ -22,10 +24,32 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverStore,
 )
 from dayfly.planning.choose.pipelines.search import search_over_store
-from dayfly.wire.pipelines.orders import FILL_DRAIN
+from dayfly.wire.pipelines.orders import FILL_DRAIN, most_held
 
-#: Functions, micro-batches of a step, layers, and replicas: where a layer may be alone in a stage.
-_Place = tuple[MemoryOption, int, Sequence[LayerBytes], int]
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a layer may be alone in a stage.
+
+    Attributes:
+        micro_batches: of a step.
+        behind: stages that the layers behind each layer make at least.
+    """
+
+    option: MemoryOption
+    micro_batches: int
+    layers: Sequence[LayerBytes]
+    replicas: int
+    schedule: str
+    behind: Sequence[int]
+
+    def needs_bytes(self, number: int, copies: Sequence[float]) -> float:
+        """Of a stage of one layer: mu a + copies s + s_0 (FuncPipe 3b), and by 1F1B of fewer
+        micro-batches than mu, where fewer stages follow."""
+        layer, mu = self.layers[number], self.micro_batches // self.replicas
+        kept = most_held(self.schedule, mu, 1 + self.behind[number]) * layer.activation_bytes
+        parameters = copies[self.replicas > 1] * layer.parameter_bytes
+        return kept + parameters + self.option.base_bytes
 
 
 def refusal(problem: Problem) -> RequestError:
@@ -40,14 +64,18 @@ def _over_store(p: StagesOverStore) -> RequestError:
     ways = [[(j, d) for j in range(len(p.options))] for d in p.divisors]
     if p.mixed:
         ways = [[choice for way in ways for choice in way]]
-    places: list[list[_Place]] = [
-        [(p.options[j], p.micro_batches, p.layers, d) for j, d in way] for way in ways
-    ]
+    models = [over_store(p, way, pipelined=p.pipelined[0]) for way in ways]
+    places = []
+    for way, model in zip(ways, models, strict=True):
+        # Of layers that fit nowhere either, each is a stage.
+        behind = np.minimum(stages_after(model.deepest), np.arange(len(p.layers))[::-1]).tolist()
+        places.append(
+            [_Place(p.options[j], p.micro_batches, p.layers, d, p.schedule, behind) for j, d in way]
+        )
     refused = _too_large(places, p.copies)
     if refused is not None:
         return refused
-    pipelined = p.pipelined[0]
-    used = [fewest_used(over_store(p, way, pipelined=pipelined))[:, -1].tolist() for way in ways]
+    used = [fewest_used(model)[:, -1].tolist() for model in models]
     least, vcpus = (min(column) for column in zip(*used, strict=True))
     if p.functions_at_once is not None and least > p.functions_at_once:
         return RequestError(
@@ -78,9 +106,11 @@ def _over_links(p: StagesOverLinks) -> RequestError:
             f"no A x B makes {p.containers} containers with A a divisor of {micro_batches} "
             f"micro-batches and B at most {most} shards: take another number"
         )
-    places: list[list[_Place]] = [
-        [(way.container, way.micro_batches, way.layers, a)] for way, a in suits
-    ]
+    places = []
+    for way, a in suits:
+        behind = [*[1] * (len(way.layers) - 1), 0]  # at least
+        place = _Place(way.container, way.micro_batches, way.layers, a, p.schedule, behind)
+        places.append([place])
     return _too_large(places, p.copies) or RequestError(
         f"the model fits into {p.containers} containers in no way: take more of them, or larger "
         "ones"
@@ -95,29 +125,23 @@ def _too_large(ways: Sequence[Sequence[_Place]], copies: Sequence[float]) -> Req
     found = []
     for way in ways:
         missing = []
-        for number in range(len(way[0][2])):
-            needs = [(_needs_bytes(place, number, copies), place) for place in way]
-            need, place = min(needs, key=lambda one: one[0] - one[1][0].memory_bytes)
-            missing.append((need - place[0].memory_bytes, number, need, place))
+        for number in range(len(way[0].layers)):
+            needs = [(place.needs_bytes(number, copies), place) for place in way]
+            need, place = min(needs, key=lambda one: one[0] - one[1].option.memory_bytes)
+            missing.append((need - place.option.memory_bytes, number, need, place))
         found.append(max(missing, key=lambda one: one[0]))
-    over, number, need, (option, micro_batches, _, replicas) = min(found, key=lambda one: one[0])
+    over, number, need, place = min(found, key=lambda one: one[0])
     if over <= 0:
         return None
-    need_mib, micro = math.ceil(need / 2**20), f"micro-batch{'' if micro_batches == 1 else 'es'}"
+    need_mib, micro_batches = math.ceil(need / 2**20), place.micro_batches
+    micro = f"micro-batch{'' if micro_batches == 1 else 'es'} of a step"
+    by = "" if place.schedule == FILL_DRAIN else f" by {place.schedule}"
     return RequestError(
         f"the model fits nowhere: layer {number} alone needs {need_mib} MiB with "
-        f"{counted(replicas, 'replica')} and {micro_batches} {micro} of a step, and functions of "
-        f"{option.memory_mib} MiB come nearest: take functions of {need_mib} MiB, or smaller "
+        f"{counted(place.replicas, 'replica')} and {micro_batches} {micro}{by}, and functions of "
+        f"{place.option.memory_mib} MiB come nearest: take functions of {need_mib} MiB, or smaller "
         "micro-batches"
     )
-
-
-def _needs_bytes(place: _Place, number: int, copies: Sequence[float]) -> float:
-    """Of a stage of one layer by fill-drain: mu a + copies s + s_0 (FuncPipe 3b)."""
-    option, micro_batches, layers, replicas = place
-    layer = layers[number]
-    kept = micro_batches // replicas * layer.activation_bytes
-    return kept + copies[replicas > 1] * layer.parameter_bytes + option.base_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,5 +199,6 @@ def choose(
         found, gap = search_over_links(links, loops, deadline)
         points, gaps = points + found, [*gaps, gap]
     if not points:
-        raise refusal(replace(problems[0], schedule=FILL_DRAIN))
+        # By 1F1B least is needed, wherever it may be used.
+        raise refusal(next((one for one in problems if one.schedule != FILL_DRAIN), problems[0]))
     return Choice(front=Front.of(points), points=tuple(points), gap=max(gaps))
