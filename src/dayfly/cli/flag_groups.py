@@ -20,6 +20,9 @@ GROUPS: Mapping[str, Sequence[str]] = {
         *("channel", "collective", "aggregators", "uplink", "downlink", "latency"),
         *("log_budget", "wait_timeout"),
     ),
+    "Convergence, by short runs": (
+        *("convergence", "short_workers", "short_epochs", "seeds", "tolerance", "short_time"),
+    ),
     "Limits of the run": ("max_cost", "max_time", "coordinator_lifetime"),
 }
 #: The head under which a parameter stands.

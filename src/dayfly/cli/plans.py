@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dayfly.cli.choice_flags import CHOICE
+from dayfly.cli.convergence_flags import CONVERGENCE
 from dayfly.cli.flag import Flag, option
 from dayfly.cli.flags import AsJson, Own, RunDir, function_settings, takes
 
@@ -115,6 +116,7 @@ def _uncollected() -> Iterator[None]:
         "A worker's memory without a model, in MiB, with --from-catalogue.",
         "a process's on this machine",
     ),
+    **CONVERGENCE,
 )
 def profile(
     context: typer.Context,

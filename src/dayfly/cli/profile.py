@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from rich.text import Text
 from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
+from dayfly.cli.convergence import show_convergence
+from dayfly.cli.convergence_flags import convergence_asked
 from dayfly.cli.outcome import DONE, ActionFailure, attempt, narrow_table
 from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
@@ -59,7 +62,7 @@ def measure(
         text = settings.pop("gpu_share", None)  # here it is said with its type
         gpu = None if text is None else GpuRequest.parse(text)
         sizes = () if memory is None else numbers("--memory", memory, "512,1024")
-        looked_up = check_flags(catalogued)
+        looked_up, short = check_flags(catalogued), convergence_asked(catalogued)
         checked = None
         if not looked_up:
             if gpu is not None:
@@ -68,17 +71,20 @@ def measure(
             for size in sizes:
                 checked_settings(**{**settings, "memory_mib": size})  # refuses what is no size
         job = overridden(load_job_file(job_file), batch_size=batch_size)
+        name, code = job_file.stem, job_file.resolve().parent
+        if short is not None:
+            short.check(job)
         write = _kept(output, force=force)
         with _shown(StandardError()) as (told, note):
             if checked is None:
-                profile = profile_from_catalogue(job, job_file.stem, sizes, catalogued, gpu)
+                profile = profile_from_catalogue(job, name, sizes, catalogued, gpu)
             else:
                 profile = measuring.profile(
                     job,
                     checked,
                     sizes,
-                    name=job_file.stem,
-                    code=job_file.resolve().parent,
+                    name=name,
+                    code=code,
                     gpu=None if gpu is None else gpu.type,
                     quick=quick,
                     repeat=repeat,
@@ -86,6 +92,14 @@ def measure(
                     note=note,
                 )
             write(profile_text(profile))
+            if short is not None:
+                from dayfly.runs.profiling.convergence import convergence  # it trains
+
+                found = convergence(
+                    job, profile.samples, short, name=name, code=code, told=told, note=note
+                )
+                profile = replace(profile, convergence=found)
+                write(profile_text(profile))
         return profile
 
     profile = attempt(action)
@@ -168,6 +182,8 @@ def show(profile: Profile, console: Console) -> None:
         console.print(f"passes are on a {profile.gpu.type}: {how}", highlight=False)
     if profile.how == "measured":
         console.print(f"profiling took {profile.took_s:.0f} s", highlight=False)
+    if profile.convergence is not None:
+        show_convergence(profile.convergence, console)
 
 
 def _layers(profile: Profile) -> Table:

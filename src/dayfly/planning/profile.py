@@ -35,6 +35,7 @@ from dayfly.planning.affine import NOTHING as NOTHING
 from dayfly.planning.affine import Affine as Affine
 from dayfly.planning.conditions import Conditions
 from dayfly.planning.decline import check_decline
+from dayfly.planning.efficiency import Convergence
 from dayfly.planning.figures import Figure as Figure
 from dayfly.planning.figures import Transfer as Transfer
 from dayfly.planning.function_kinds import FunctionKind, ProfiledGpu, memory_label
@@ -244,6 +245,7 @@ class Profile:
         clips: whether the job clips gradients.
         batch_per_worker: samples of a step of each worker, if the batch follows their number;
             `batch_size` is one worker's then.
+        convergence: samples that methods and batch sizes take to one loss; None: not measured.
     """
 
     job: str
@@ -274,6 +276,7 @@ class Profile:
     validate_every: Annotated[int, Range(0)] = 1
     clips: bool = False
     batch_per_worker: Count | None = None
+    convergence: Convergence | None = None
 
     @property
     def shared_cores(self) -> float:

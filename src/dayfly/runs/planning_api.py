@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack, get_type_hints
 
@@ -21,6 +22,8 @@ from dayfly.runs.choosing.targets import TargetQuery, targets_of_job, targets_of
 from dayfly.runs.display import Display, Lines, StandardError
 from dayfly.runs.keywords import ChoiceKeywords, ProfileKeywords, check_keywords, shows
 from dayfly.runs.profiling import measuring
+from dayfly.runs.profiling.convergence import ConvergenceQuery
+from dayfly.runs.profiling.convergence import convergence as measured_convergence
 from dayfly.runs.settings import Settings
 
 #: Settings of `Settings` that a measurement depends on; the others belong to a prediction.
@@ -35,6 +38,7 @@ def profile(
     batch_size: int | None = None,
     quick: bool = False,
     repeat: int = 1,
+    convergence: str | ConvergenceQuery | None = None,
     progress: bool = True,
     **settings: Unpack[ProfileKeywords],
 ) -> Profile:
@@ -46,6 +50,9 @@ def profile(
         batch_size: samples of a step, in place of the job's.
         quick: measure less often: sooner done, and less sure.
         repeat: times as often: later done, and surer.
+        convergence: methods of which short runs are to say how many samples they take to the loss
+            of bsp, such as "bsp,local-sgd:8"; with seeds, epochs and the rest as a
+            `ConvergenceQuery` of `dayfly.runs.profiling.convergence`. None: not measured.
         progress: say on standard error what is being measured.
         settings: of functions and channel, such as `cpu_cores`, `uplink_mb_per_s` or `imitate`; see
             `dayfly.runs.settings.Settings`.
@@ -69,16 +76,24 @@ def profile(
     for size in sizes:
         checked_settings(**settings, memory_mib=size)
     say = Lines(StandardError()).note if progress else Display().note
-    return measuring.profile(
-        overridden(job, batch_size=batch_size),
+    whole, code = overridden(job, batch_size=batch_size), main_directory()
+    short = ConvergenceQuery.parse(convergence) if isinstance(convergence, str) else convergence
+    if short is not None:
+        short.check(whole)
+    found = measuring.profile(
+        whole,
         checked_settings(**settings),
         sizes,
-        code=main_directory(),
+        code=code,
         quick=quick,
         repeat=repeat,
         told=say,
         note=say,
     )
+    if short is None:
+        return found
+    learnt = measured_convergence(whole, found.samples, short, code=code, told=say, note=say)
+    return replace(found, convergence=learnt)
 
 
 @shows(ChoiceKeywords)

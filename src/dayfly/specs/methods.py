@@ -1,0 +1,195 @@
+"""Training methods: a protocol with those of its settings that change what a sample teaches.
+
+    bsp   hap:2   local-sgd:8   local-sgd:epoch+int8   nesterov:20+topk:0.01   bsp+int8
+    ----- ------- ------------- ---------------------- -----------------------
+    |     |       k steps between two averages         an outer optimizer stands for local-sgd with
+    |     aggregators, of a protocol with staleness    it; what follows each + is a compression, an
+    --sync alone                                       outer optimizer, outer-lr= or outer-momentum=
+
+With `@` and a number behind it, it is the method at that global batch size: `nesterov:20@512`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from dayfly.errors import RequestError
+from dayfly.specs.compression import compression
+from dayfly.specs.outer import AVERAGE, MOMENTUM, NESTEROV, OF_JOB, Outer
+from dayfly.specs.outer import refuses as refuses_outer
+from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
+
+#: Steps of a round that are an epoch's.
+EPOCH = "epoch"
+_FORM = "give a protocol such as bsp, hap:1, local-sgd:8 or nesterov:20, with +int8 or another "
+_FORM += "--compress behind it if need be"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A training method. Raises RequestError for settings that do not go together.
+
+    Args:
+        sync: the protocol, as `--sync`.
+        k: steps of a round, or `epoch`; None: the protocol sums every step.
+        outer: the outer optimizer, as `--outer`; None: none.
+        outer_lr: its learning rate; None: the usual one.
+        outer_momentum: its momentum; None: the usual one.
+        aggregators: workers that sum, of a protocol with staleness; None: of one without.
+        compress: as `--compress`.
+    """
+
+    sync: str = "bsp"
+    k: int | str | None = None
+    outer: str | None = None
+    outer_lr: float | None = None
+    outer_momentum: float | None = None
+    aggregators: int | None = None
+    compress: str = "none"
+
+    def __post_init__(self) -> None:
+        usual = Outer()
+        # Two that teach alike are equal.
+        for name, value in (
+            ("outer", AVERAGE),
+            ("outer_lr", usual.lr),
+            ("outer_momentum", usual.momentum),
+        ):
+            if getattr(self, name) == value:
+                object.__setattr__(self, name, None)
+        PROTOCOLS.check(self.sync, "--sync")
+        compression(self.compress)
+        refused = (
+            refuses_outer(self.outer, self.outer_lr, self.outer_momentum)
+            or PROTOCOLS[self.sync].refuses_outer(self.outer)
+            or self.protocol.refuses(k=self.k, compress=self.compress, cut=False)
+        )
+        if refused is not None:
+            raise RequestError(refused)
+        if self.protocol.staleness and self.aggregators is None:
+            raise RequestError(
+                f"{self.sync} needs the number of workers that sum: give {self.sync}:1, for example"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Returns the method of a name such as `nesterov:20+int8`.
+
+        Args:
+            text: as above, without a batch size.
+
+        Raises:
+            RequestError: it names no method, or its settings do not go together.
+        """
+        head, *more = text.split("+")
+        name, colon, number = head.partition(":")
+        found: dict[str, Any] = {"sync": name}
+        if name in (NESTEROV, MOMENTUM):
+            found = {"sync": "local-sgd", "outer": name}
+        elif name not in PROTOCOLS:
+            raise RequestError(f"there is no training method {text!r}: {_FORM}")
+        if colon:
+            if not (number == EPOCH or (number.isdecimal() and int(number) >= 1)):
+                raise RequestError(f"{text!r}: {number!r} is no number from 1: {_FORM}")
+            value = number if number == EPOCH else int(number)
+            found["aggregators" if PROTOCOLS[found["sync"]].staleness else "k"] = value
+        for one in more:
+            name, equals, value = one.partition("=")
+            if equals and name in ("outer-lr", "outer-momentum"):
+                found[name.replace("-", "_")] = _number(text, value)
+            elif one in (AVERAGE, NESTEROV, MOMENTUM, OF_JOB):
+                found["outer"] = one
+            else:
+                found["compress"] = one
+        try:
+            return cls(**found)
+        except RequestError as refusal:
+            raise RequestError(f"{text!r}: {refusal}") from None
+
+    @classmethod
+    def of(cls, settings: Any) -> Self:
+        """Returns the method of a run's settings; a lone worker without an outer optimizer has bsp.
+
+        Args:
+            settings: `dayfly.runs.settings.Settings`.
+        """
+        protocol, alone = PROTOCOLS[settings.sync], settings.workers == 1
+        if alone and settings.outer in (None, AVERAGE):
+            return cls()
+        return cls(
+            sync=settings.sync,
+            k=settings.k,
+            outer=settings.outer,
+            outer_lr=settings.outer_lr,
+            outer_momentum=settings.outer_momentum,
+            aggregators=settings.aggregators if protocol.staleness else None,
+            compress="none" if alone else settings.compress,
+        )
+
+    @property
+    def protocol(self) -> ProtocolDescription:
+        """Its description."""
+        return PROTOCOLS[self.sync].by(self.outer)
+
+    @property
+    def round_steps(self) -> int | None:
+        """Steps of a round; None: an epoch's."""
+        return self.protocol.steps(None if self.k == EPOCH else self.k)  # type: ignore[arg-type]
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of a run that are not the usual ones, by their names in `Settings`."""
+        usual = Method()
+        names = ("sync", "k", "outer", "outer_lr", "outer_momentum", "aggregators", "compress")
+        return {
+            name: value for name in names if (value := getattr(self, name)) != getattr(usual, name)
+        }
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all workers take the exact sum of every step, so that all learn as one would."""
+        return not (self.protocol.averages or self.protocol.staleness or self.compress != "none")
+
+    def __str__(self) -> str:
+        named = self.outer in (NESTEROV, MOMENTUM) and self.sync == "local-sgd"
+        said = str(self.outer) if named else self.sync
+        number = self.k if self.aggregators is None else self.aggregators
+        said += "" if number is None else f":{number}"
+        if self.outer is not None and not named:
+            said += f"+{self.outer}"
+        for name in ("lr", "momentum"):
+            if (value := getattr(self, f"outer_{name}")) is not None:
+                said += f"+outer-{name}={value:g}"
+        return said + ("" if self.compress == "none" else f"+{self.compress}")
+
+
+#: What others are compared with.
+BSP = Method()
+
+
+def method_and_batch(text: str, usual: Method = BSP) -> tuple[Method, int | None]:
+    """Returns a method and its global batch size, of a name such as `nesterov:20@512` or `@512`.
+
+    Args:
+        text: the name.
+        usual: the method if there is a batch size alone.
+
+    Raises:
+        RequestError: as of `Method.parse`, or the batch size is no number from 1.
+    """
+    name, at, batch = text.partition("@")
+    method = Method.parse(name) if name or not at else usual
+    if not at:
+        return method, None
+    if not (batch.isdecimal() and int(batch) >= 1):
+        raise RequestError(f"{text!r}: {batch!r} is no batch size: give samples from 1")
+    return method, int(batch)
+
+
+def _number(text: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise RequestError(f"{text!r}: {value!r} is no number: {_FORM}") from None

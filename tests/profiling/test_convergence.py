@@ -1,0 +1,104 @@
+"""`dayfly profile --convergence`: short runs of a job, and what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from dayfly.cli.convergence_flags import convergence_asked
+from dayfly.errors import RequestError
+from dayfly.planning.efficiency import epochs_to
+from dayfly.runs.profiling.convergence import ConvergenceQuery, convergence
+from dayfly.specs.methods import BSP, Method
+from tests.profiling.jobs import job
+
+LOCAL = Method.parse("local-sgd:4")
+
+
+def fast(lr: float) -> object:
+    return lambda parameters: torch.optim.SGD(parameters, lr=lr)
+
+
+@pytest.mark.long
+@pytest.mark.quick
+def test_short_runs_of_bsp_and_of_a_larger_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten times the batch takes more samples by the same learning rate; nothing stays behind."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    told: list[str] = []
+    asked = ConvergenceQuery(
+        wanted=((BSP, 128), (LOCAL, None)), seeds=1, epochs=2, workers=2, tolerance=0.2
+    )
+    found = convergence(job(optimizer=fast(0.02)), 1618, asked, told=told.append)
+    bsp, larger, local = found.measured
+    assert [one.name for one in found.measured] == ["bsp@64", "bsp@128", "local-sgd:4@64"]
+    assert len(told) == 3
+    assert found.target_loss == bsp.curves[0].losses[1]
+    assert (bsp.samples, bsp.curves[0].epochs) == (1.0, 2.0)
+    # With a small learning rate it is steps that count, so nearly twice the samples.
+    assert larger.samples == pytest.approx(2.0, abs=0.25)
+    assert len(larger.curves[0].losses) == 4  # it ended at the target
+    # Two replicas that are averaged learn as much from half of the batch each.
+    assert local.samples is not None
+    assert local.curves[0].epochs == epochs_to(local.curves[0].losses, found.target_loss)
+    assert found.largest_batch == 64
+    assert found.fit is not None
+    assert found.fit.most == 128
+    assert found.billed_s > 0 < found.cost_usd
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_methods_that_do_not_reach_it_are_said() -> None:
+    """A learning rate that is too large for the outer optimizer; and larger batches are spared."""
+    notes: list[str] = []
+    asked = ConvergenceQuery.parse(
+        "bsp@640,bsp@1280,nesterov:2+outer-lr=50", seeds=1, epochs=1, workers=2
+    )
+    found = convergence(job(optimizer=fast(0.1)), 1618, asked, note=notes.append)
+    assert [one.samples for one in found.measured] == [1.0, None, None]
+    assert found.measured[1].low == 3.0
+    assert list(found.left_out) == ["bsp@1280"]
+    assert [note.split(" ")[0] for note in notes] == [
+        "bsp@640",
+        "nesterov:2+outer-lr=50@64",
+        "bsp@1280",
+    ]
+
+
+def test_multiples_of_the_jobs_batch_are_tried_as_far_as_there_are_samples() -> None:
+    asked = ConvergenceQuery.parse("bsp,local-sgd:4,bsp@96")
+    assert asked.batches(job(), 300) == ((BSP, 128), (BSP, 256), (LOCAL, 64), (BSP, 96))
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"workers": 1}, "hap needs workers that lag"),
+        ({"seeds": 0}, "--seeds 0"),
+        ({"epochs": 0}, "--epochs 0"),
+        ({"max_time_s": 0.0}, "--max-time 0"),
+        ({"tolerance": 0.0}, "--tolerance 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(more: dict[str, float], why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        ConvergenceQuery.parse("hap:1", **more)
+
+
+def test_jobs_without_one_batch_size_are_refused() -> None:
+    with pytest.raises(RequestError, match="batch_per_worker"):
+        ConvergenceQuery.parse("bsp").check(job(batch_size=8, batch_per_worker=8))
+    with pytest.raises(RequestError, match="4 workers cannot share a batch of 2"):
+        ConvergenceQuery.parse("bsp@2").check(job())
+
+
+def test_flags_of_short_runs_need_them() -> None:
+    assert convergence_asked({"seeds": None}) is None
+    asked = convergence_asked({"convergence": "bsp", "short_time": "2m", "seeds": 5})
+    assert asked == ConvergenceQuery(wanted=((BSP, None),), seeds=5, max_time_s=120.0)
+    with pytest.raises(RequestError, match="--workers is for short runs: add --convergence bsp"):
+        convergence_asked({"short_workers": 2})

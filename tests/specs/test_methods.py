@@ -1,0 +1,74 @@
+"""Names of training methods say a protocol and its settings, and are what settings are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from dayfly.errors import RequestError
+from dayfly.runs.settings import Settings
+from dayfly.specs.methods import BSP, Method, method_and_batch
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bsp", {}),
+        ("bsp+int8", {"compress": "int8"}),
+        ("hap:2", {"sync": "hap", "aggregators": 2}),
+        ("local-sgd:8", {"sync": "local-sgd", "k": 8}),
+        ("local-sgd:epoch", {"sync": "local-sgd", "k": "epoch"}),
+        ("nesterov:20", {"sync": "local-sgd", "k": 20, "outer": "nesterov"}),
+        (
+            "momentum:5+outer-lr=0.5+topk:0.01:exact",
+            {
+                "sync": "local-sgd",
+                "k": 5,
+                "outer": "momentum",
+                "outer_lr": 0.5,
+                "compress": "topk:0.01:exact",
+            },
+        ),
+    ],
+)
+def test_a_name_is_a_methods_settings_and_their_name(
+    name: str, settings: dict[str, object]
+) -> None:
+    method = Method.parse(name)
+    assert (method.settings, str(method)) == (settings, name)
+    assert Method.of(Settings(workers=4, **settings)) == method  # type: ignore[arg-type]
+    assert method.is_plain == (name == "bsp")
+
+
+def test_usual_values_make_no_other_method() -> None:
+    assert Method.parse("local-sgd:8+nesterov+outer-lr=0.7") == Method.parse("nesterov:8")
+    assert Method.parse("local-sgd:8+average") == Method.parse("local-sgd:8")
+    assert Method.of(Settings(workers=1, sync="local-sgd", k=8)) == BSP
+    # Which workers sum is a matter of time: it does not change what bsp learns.
+    assert Method.of(Settings(workers=4, collective="k-reduce", aggregators=2)) == BSP
+
+
+def test_a_batch_size_behind_it() -> None:
+    assert method_and_batch("nesterov:20@512") == (Method.parse("nesterov:20"), 512)
+    assert method_and_batch("@64") == (BSP, 64)
+    assert method_and_batch("bsp") == (BSP, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("bps", "there is no training method 'bps'"),
+        ("", "there is no training method ''"),
+        ("local-sgd", "needs --k"),
+        ("local-sgd:0", "'0' is no number from 1"),
+        ("local-sgd:8+int8", "whose weights must not be rounded"),
+        ("bsp:3", "takes no --k"),
+        ("bsp+nesterov", "takes no --outer"),
+        ("hap", "the number of workers that sum"),
+        ("nesterov:8+outer-lr=fast", "'fast' is no number"),
+        ("bsp+gzip", "--compress 'gzip' is not known"),
+        ("bsp@none", "'none' is no batch size"),
+    ],
+)
+def test_what_names_no_method_is_refused(name: str, why: str) -> None:
+    with pytest.raises(RequestError, match="(?s)" + why.replace("'", ".")):
+        method_and_batch(name)
