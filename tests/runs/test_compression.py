@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 
 import dayfly
 from dayfly.life.faults import Fault
-from dayfly.runs.settings import Settings, check_compression
+from dayfly.runs.exchange_checks import check_compression
+from dayfly.runs.settings import Settings
 from dayfly.wire.keys import COORDINATOR
 from tests.runs import small
 from tests.runs.test_resume import killed

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 #: By the head of a group, the names of parameters; others stand before all groups.
 GROUPS: Mapping[str, Sequence[str]] = {
     "Training": (
-        *("sync", "k", "outer", "outer_lr", "outer_momentum", "precision", "compress", "on_nan"),
+        *("sync", "k", "outer", "outer_lr", "outer_momentum", "fragments", "overlap"),
+        *("precision", "compress", "on_nan"),
         "checkpoint_every",
         *("target_accuracy", "target_loss", "keep", "monitor", "mode", "patience", "log"),
     ),

@@ -181,7 +181,8 @@ def profile(
 
 @plans.command()
 @takes(
-    *("channel", "sync", "k", "outer", "outer_lr", "outer_momentum", "aggregators", "compress"),
+    *("channel", "sync", "k", "outer", "outer_lr", "outer_momentum", "fragments", "overlap"),
+    *("aggregators", "compress"),
     *("virtual_workers", "cut", "replicas", "schedule", "target_loss", "target_accuracy"),
     *("stage_memory", "lifetime", "cold_start", "checkpoint_every"),
     workers=Flag(str, "Functions at once.", "1", metavar="N,N,..."),

@@ -22,6 +22,15 @@ TRAINING_FLAGS = {
     ),
     "outer_lr": Flag(float, "Learning rate of the outer optimizer.", "0.7"),
     "outer_momentum": Flag(float, "Momentum of the outer optimizer.", "0.9"),
+    "fragments": Flag(
+        int,
+        "Exchange an outer gradient in so many parts, beside the round's steps.",
+        "all at the round's end",
+        metavar="P",
+    ),
+    "overlap": Flag(
+        int, "Inner steps after which the sum of a fragment is applied.", "1", metavar="T"
+    ),
     "collective": Flag(
         str,
         "All-reduce algorithm: all-reduce, k-reduce, overlapped, pipelined, push-pull, "

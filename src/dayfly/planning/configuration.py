@@ -17,6 +17,7 @@ from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB
 from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
+from dayfly.specs.streaming import Streaming
 from dayfly.wire.collectives import collective
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
@@ -41,6 +42,7 @@ class Configuration:
         sync: the protocol.
         k: steps of a round, if its rounds have several; None: an epoch's.
         outer: the outer optimizer, as `--outer`.
+        streaming: how outer gradients are streamed; None: they are exchanged at a round's end.
         collective: a name of `wire.collectives`.
         aggregators: of k-reduce.
         compress: as `--compress`.
@@ -65,6 +67,7 @@ class Configuration:
     sync: str = "bsp"
     k: int | None = 1
     outer: str | None = None
+    streaming: Streaming | None = None
     collective: str = "overlapped"
     aggregators: int | None = None
     compress: str = "none"
@@ -82,7 +85,7 @@ class Configuration:
         """The description of `sync`, with its outer optimizer. Raises RequestError if it is not
         known."""
         PROTOCOLS.check(self.sync, "sync")
-        return PROTOCOLS[self.sync].by(self.outer)
+        return PROTOCOLS[self.sync].by(self.outer, self.streaming)
 
     @property
     def round_steps(self) -> int | None:
@@ -344,6 +347,11 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
         raise RequestError(
             "an outer optimizer of the job's own cannot be predicted, as no profile says what it "
             "keeps: give nesterov or momentum"
+        )
+    if c.streaming is not None:
+        raise RequestError(
+            "outer gradients that are streamed (fragments, overlap) cannot be predicted: leave them "
+            "out, and the prediction is of an exchange at a round's end"
         )
     if c.protocol.staleness:
         raise RequestError(

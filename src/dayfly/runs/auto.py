@@ -56,6 +56,8 @@ _USUAL_MIB = 1769
 _TOLD = 2
 #: Settings that bound the choice, and that the plan says then.
 _BOUNDS = ("workers", "memory_mib")
+#: Settings that a job with an outer optimizer of its own has to fit.
+_EXCHANGE = ("sync", "k", "outer", "fragments", "overlap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ def by_auto_plan(
             f"--plan auto cannot have --sync {sync}, whose steps are not predicted: give workers, "
             "memory and --aggregators in place of --plan"
         )
-    exchange = {key: given[key] for key in ("sync", "k", "outer") if key in given}
+    exchange = {key: given[key] for key in _EXCHANGE if key in given}
     with_outer(job, Settings(**exchange))  # before anything is measured
     found = auto_plan(job, name, code, given, goal, note)
     choice = found.choice

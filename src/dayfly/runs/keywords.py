@@ -54,6 +54,8 @@ class SettingKeywords(ProfileKeywords, total=False):
     outer: str | None
     outer_lr: float | None
     outer_momentum: float | None
+    fragments: int | None
+    overlap: int | None
     collective: str | None
     aggregators: int | None
     compress: str

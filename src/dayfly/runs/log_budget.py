@@ -145,7 +145,7 @@ def log_rounds(
         rounds = (room.nbytes - passing) // whole
     except WireError:
         rounds = 0
-    if rounds < 1 + settings.protocol.staleness:
+    if rounds < 1 + settings.protocol.ahead:
         free = free_bytes(kind.directory(url))
         place = f"at {url}" if free is None else f"at {url} ({free / MIB:.0f} MiB free)"
         gathered = ""
@@ -162,7 +162,7 @@ def log_rounds(
     if room.messages is None:
         return rounds
     most = _most_messages(settings, kind, round_bytes)
-    return min(rounds, max(1 + settings.protocol.staleness, room.messages // most))
+    return min(rounds, max(1 + settings.protocol.ahead, room.messages // most))
 
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:

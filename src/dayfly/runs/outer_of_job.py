@@ -33,6 +33,13 @@ def with_outer(job: Job, settings: Settings) -> Settings:
             )
         settings = replace(settings, outer=OF_JOB)
     check_outer(job, settings)
+    if settings.outer_optimizer is None:
+        for flag, given in (("fragments", settings.fragments), ("overlap", settings.overlap)):
+            if given is not None:
+                raise RequestError(
+                    f"--{flag} {given} streams outer gradients: give --sync local-sgd --k N "
+                    "--outer nesterov, too, or leave it out"
+                )
     return settings
 
 

@@ -143,6 +143,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         sync=settings.sync,
         k=settings.round_steps,
         outer=settings.outer,
+        streaming=settings.protocol.streaming,
         collective=settings.algorithm,
         aggregators=settings.aggregators,
         compress=settings.compress,

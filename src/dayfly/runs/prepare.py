@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
-import safetensors
-import safetensors.torch
 import torch
 from torch.utils.data import default_collate
 
@@ -19,6 +16,7 @@ from dayfly.job import Job
 from dayfly.life.checkpoints import State
 from dayfly.planning.profile import Profile
 from dayfly.runs.callbacks import check_watched, watched
+from dayfly.runs.first_weights import initial_weights
 from dayfly.runs.log_budget import RoundBytes, measuring
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.profiling.layers import check_profiled
@@ -37,14 +35,9 @@ from dayfly.training.probe import array_samples, dataset_samples, probe
 from dayfly.training.randomness import DATA, EVALUATE, seeded
 from dayfly.training.replica import Replica, model_part, notes_learning_rates
 from dayfly.training.schedules import check_scheduler
-from dayfly.training.state import (
-    Tensors,
-    bad_tensor,
-    load_model_tensors,
-    model_tensors,
-    trained_names,
-)
+from dayfly.training.state import load_model_tensors
 from dayfly.training.stream_counts import Lengths
+from dayfly.training.streaming import check_fragments
 from dayfly.training.streams import lengths_of
 
 
@@ -207,13 +200,14 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data)
     _check_phases(job, settings)
     replica = Replica(job, precision=settings.precision)
     check_rates(compression(settings.compress), replica.optimizers.values())
+    check_fragments(settings.outer_optimizer, replica.model)
     if profile is not None:
         check_profiled(job, replica.model, profile)
     tree, tensors = replica.state()
     own = kept = {name: tensor.clone() for name, tensor in tensors.items()}
     try:
         if job.init is not None:
-            load_model_tensors(replica.model, _initial(job, replica))
+            load_model_tensors(replica.model, initial_weights(job, replica))
             replica.begin_average()
             tree, tensors = replica.state()
             kept = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -244,7 +238,7 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data)
             rounds = Rounds(epochs, settings.round_steps)
             nbytes = protocol(settings.protocol).round_bytes(job, replica, rounds)
             sums = nbytes, settings.workers, len(job.phases), settings.virtual_workers
-            round_bytes = RoundBytes.of_sums(*sums, settings.protocol.staleness)
+            round_bytes = RoundBytes.of_sums(*sums, settings.protocol.ahead)
     finally:
         # The model's function may give a module that is the user's own.
         load_model_tensors(replica.model, model_part(own))
@@ -322,44 +316,6 @@ def _smallest_piece(batch_size: int, samples: int, settings: Settings, pieces: i
 def _sizes(total: int, parts: int) -> set[int]:
     """Returns the sizes of the parts into which samples are shared out evenly; none is 0."""
     return {total // parts, -(-total // parts)} - {0}
-
-
-def _initial(job: Job, replica: Replica) -> Tensors:
-    """The weights to start from, under the model's own names."""
-    init = job.init
-    if isinstance(init, (str, Path)) or hasattr(init, "__fspath__"):
-        path = Path(cast("str", init)).expanduser()
-        try:
-            given = safetensors.torch.load_file(path)
-        except (OSError, safetensors.SafetensorError) as error:
-            raise RequestError(f"init {str(path)!r} cannot be read: {error}") from error
-    else:
-        given = dict(cast("Tensors", init))
-    own = model_tensors(replica.model)
-    try:
-        unexpected = replica.model.load_state_dict(given, strict=False).unexpected_keys
-    except RuntimeError as error:
-        text = " ".join(str(error).split())
-        raise RequestError(f"the weights of init are another model's: {text}") from error
-    missing = own.keys() - given.keys() - _not_saved(replica, given)
-    if unexpected or missing:
-        differing = ", ".join(sorted([*unexpected, *missing])[:3])
-        raise RequestError(f"the weights of init are another model's: {differing} differ")
-    named = dict(replica.model.named_parameters())
-    if (bad := bad_tensor(own, trained_names(named))) is not None:
-        raise RequestError(
-            f"the weights of init hold NaN or infinity in {bad}: give those of a training that "
-            "stayed finite"
-        )
-    return own
-
-
-def _not_saved(replica: Replica, given: Tensors) -> set[str]:
-    """Names that weights need not have: buffers that are not saved, other names of shared ones."""
-    saved = replica.model.state_dict(keep_vars=True)
-    known = {id(saved[name]) for name in given if name in saved}
-    own = dict((*replica.model.named_parameters(), *replica.model.named_buffers()))
-    return {name for name, tensor in own.items() if name not in saved or id(tensor) in known}
 
 
 def _datasets(job: Job, made: tuple[Any, Any] | None) -> tuple[Any, Any]:

@@ -274,7 +274,8 @@ class Run:
 
         check_keywords(settings, Settings, beside=Run.test)
         changes = {name: value for name, value in settings.items() if value is not None}
-        exchange = ("sync", "k", "outer", "outer_lr", "outer_momentum", "compress")
+        outer = ("outer", "outer_lr", "outer_momentum", "fragments", "overlap")
+        exchange = ("sync", "k", *outer, "compress")
         more = ("virtual_workers", "shares", "target_accuracy", "checkpoint_every_s")
         for name in (*exchange, *more):
             if name in changes:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from dayfly.callbacks.loggers import check_named
 from dayfly.callbacks.monitor import Monitor
 from dayfly.errors import RequestError
+from dayfly.runs.exchange_checks import check_compression, check_fp16, check_k
 from dayfly.runs.functions import FunctionSettings, among
 from dayfly.runs.stage_checks import (
     DEFAULT_SCHEDULE,
@@ -20,10 +21,12 @@ from dayfly.runs.stage_checks import (
 )
 from dayfly.runs.unequal import check_alone, check_kept, check_unequal, workers_of
 from dayfly.specs import outer as outers
+from dayfly.specs import streaming
 from dayfly.specs.compression import compression
 from dayfly.specs.outer import Outer
 from dayfly.specs.pace import SPARE_S
 from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
+from dayfly.specs.streaming import Streaming
 from dayfly.training.precisions import BF16, FP16, FP32
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
@@ -44,6 +47,9 @@ class Settings(FunctionSettings):
             one, else `average`.
         outer_lr: the outer optimizer's learning rate; None: 0.7.
         outer_momentum: the outer optimizer's momentum; None: 0.9.
+        fragments: in which an outer gradient is exchanged, one after another beside the round's
+            steps; None: 1, or all at the round's end if there is no `overlap` either.
+        overlap: inner steps after which the sum of a fragment is applied; None: 1.
         collective: all-reduce algorithm; None: what suits the channel, see `algorithm`.
         aggregators: workers that sum, of k-reduce and hap.
         compress: form in which gradients travel: none, bf16, int8, int4, powersgd, powersgd:RANK,
@@ -86,6 +92,8 @@ class Settings(FunctionSettings):
     outer: str | None = None
     outer_lr: float | None = None
     outer_momentum: float | None = None
+    fragments: int | None = None
+    overlap: int | None = None
     collective: str | None = None
     aggregators: int | None = None
     compress: str = "none"
@@ -133,12 +141,13 @@ class Settings(FunctionSettings):
                 f"--lifetime {self.lifetime_s:g} s: give more than {SPARE_S:g} s, which a worker "
                 "alone needs to end in order and hand over"
             )
-        self._check_k()
+        check_k(self.k)
         compression(self.compress)  # whether there is such a one
         among("precision", self.precision, (FP32, BF16, FP16))
-        self._check_fp16()
+        check_fp16(self.precision, self.compress, self.protocol)
         refused = (
             outers.refuses(self.outer, self.outer_lr, self.outer_momentum)
+            or streaming.refuses(self.fragments, self.overlap, self.k)
             or PROTOCOLS[self.sync].refuses_outer(self.outer)
             or self.protocol.refuses(k=self.k, compress=self.compress, cut=bool(self.cut))
         )
@@ -220,12 +229,13 @@ class Settings(FunctionSettings):
     @property
     def protocol(self) -> ProtocolDescription:
         """What the protocol is, with its outer optimizer."""
-        return PROTOCOLS[self.sync].by(self.outer)
+        return PROTOCOLS[self.sync].by(self.outer, Streaming.of(self.fragments, self.overlap))
 
     @property
     def outer_optimizer(self) -> Outer | None:
         """What the outer optimizer is; None: there is none."""
-        return Outer.of(self.outer, self.outer_lr, self.outer_momentum)
+        streaming = Streaming.of(self.fragments, self.overlap)
+        return Outer.of(self.outer, self.outer_lr, self.outer_momentum, streaming)
 
     @property
     def round_steps(self) -> int | None:
@@ -275,7 +285,8 @@ class Settings(FunctionSettings):
             if self.protocol.staleness or (sync in PROTOCOLS and PROTOCOLS[sync].staleness):
                 changed = {"collective": None, "aggregators": None, **changed}
         if changed.get("outer", self.outer) != self.outer:
-            changed = {"outer_lr": None, "outer_momentum": None, **changed}
+            alone = ("outer_lr", "outer_momentum", "fragments", "overlap")
+            changed = {**dict.fromkeys(alone), **changed}
         if changed.get("memory_mib") is not None:
             changed |= {"stage_memory_mib": (), "each_memory_mib": ()} | changed
         if changed.get("stage_memory_mib") or changed.get("each_memory_mib"):
@@ -349,46 +360,3 @@ class Settings(FunctionSettings):
                 raise RequestError(
                     f"--virtual-workers cannot be with {what}: leave out one of them"
                 )
-
-    def _check_fp16(self) -> None:
-        """Overflow is looked for in the exact sum of a step's gradients."""
-        if self.precision != FP16:
-            return
-        other = f"--precision {FP16} cannot be with"
-        if self.protocol.averages:
-            raise RequestError(
-                f"{other} --sync {self.sync}, whose steps sum no gradients, in which all workers "
-                "would see the same overflow: give --precision bf16"
-            )
-        if self.protocol.staleness:
-            raise RequestError(
-                f"{other} --sync {self.sync}, whose workers may scale the losses of one step "
-                "differently: give --precision bf16"
-            )
-        if compression(self.compress).method not in ("none", "bf16"):
-            raise RequestError(
-                f"{other} --compress {self.compress}, which hides overflow: give --precision bf16, "
-                "or --compress bf16"
-            )
-
-    def _check_k(self) -> None:
-        whole = isinstance(self.k, int) and not isinstance(self.k, bool) and self.k >= 1
-        if self.k is not None and self.k != "epoch" and not whole:
-            raise RequestError(f"--k {self.k}: give a number of steps from 1, or epoch")
-
-
-def check_compression(compress: str, collective: str, *, stores: bool) -> None:
-    """Raise RequestError if gradients cannot be compressed so, with this collective.
-
-    A codec needs that, so that all read the same: a ring adds to what it decoded again and again,
-    and a server adds up what it does not know.
-
-    Args:
-        stores: whether the collective stores its sums.
-    """
-    asked = compression(compress)
-    if asked.codec and not stores:
-        raise RequestError(
-            f"--compress {compress} needs a collective that stores its sums, which {collective} "
-            "does not: give another --collective, such as scatter-reduce, or --compress powersgd"
-        )

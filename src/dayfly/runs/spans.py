@@ -21,10 +21,14 @@ class FaultPoints:
 
     def after(self, op: Op) -> None:
         """An operation of the wire is done: `grad-put-sum`, `val-reduce`, `pipe-get`."""
-        point = f"{self.operation}-{op.kind.value}"
+        self.of(self.step, self.operation, op)
+
+    def of(self, step: int, operation: str, op: Op) -> None:
+        """The same of an operation that runs beside the steps, and belongs to another one."""
+        point = f"{operation}-{op.kind.value}"
         if op.kind is Kind.PUT and op.name is not None:
             point += "-sum" if op.name.destination == EVERYONE else "-part"
-        self._faults.at(self.step, point)
+        self._faults.at(step, point)
 
 
 #: Spans of one kind closer together than this are told as one, in milliseconds.

@@ -164,7 +164,7 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
             settings.workers,
             len(job.phases),
             settings.virtual_workers,
-            settings.protocol.staleness,
+            settings.protocol.ahead,
         )
         return replace(record, pipelining=None, round_bytes=fresh.validating_as(record.round_bytes))
     fitting = ("cut", "replicas", "micro_batches", "schedule", "precision")  # leaves are fixed

@@ -204,7 +204,8 @@ class Task(StepTask):
     @property
     def protocol(self) -> ProtocolDescription:
         """What the protocol is, with its outer optimizer."""
-        return PROTOCOLS[self.sync].by(None if self.outer is None else self.outer.name)
+        described, outer = PROTOCOLS[self.sync], self.outer
+        return described if outer is None else described.by(outer.name, outer.streaming)
 
     def goes(self, going: Going) -> Self:
         """The task of a worker that waits no more."""

@@ -118,7 +118,7 @@ class Worker:
         began = time.monotonic()
         self._store = store
         self._faults = faults
-        self._lifetime = Lifetime(context, renewed=task.renewed, later=task.protocol.staleness)
+        self._lifetime = Lifetime(context, renewed=task.renewed, later=task.protocol.ahead)
         self._reporter = Reporter(channel, task.rank, task.attempt, task.pace.report_s)
         who, beat_s = (task.rank, task.attempt, task.world_size), task.pace.heartbeat_s
         self._heartbeats = Heartbeats(channel, self._reporter, *who, beat_s)
@@ -177,7 +177,7 @@ class Worker:
         self._engine = engines.of_all()
         behind = task.replays and self._engine.keeps_sums
         self._catch_up = CatchUp(
-            self._reporter, task.checkpoint.step, behind=behind, ahead=task.protocol.staleness
+            self._reporter, task.checkpoint.step, behind=behind, ahead=task.protocol.ahead
         )
         evaluation = Evaluation(job, validation.samples, task.weighting, task.precision)
         worker = WorkerContext(

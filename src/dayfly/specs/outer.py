@@ -18,7 +18,9 @@ found best.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from dayfly.specs.streaming import Streaming
 
 #: Replicas become their mean; there is no outer optimizer.
 AVERAGE = "average"
@@ -37,25 +39,38 @@ class Outer:
         name: `nesterov`, `momentum`, or `job` for the job's own.
         lr: its learning rate.
         momentum: its momentum.
+        streaming: how outer gradients are streamed; None: all are exchanged at a round's end.
     """
 
     name: str = NESTEROV
     lr: float = 0.7
     momentum: float = 0.9
+    streaming: Streaming | None = None
 
     @classmethod
-    def of(cls, name: str | None, lr: float | None, momentum: float | None) -> Outer | None:
+    def of(
+        cls,
+        name: str | None,
+        lr: float | None,
+        momentum: float | None,
+        streaming: Streaming | None = None,
+    ) -> Outer | None:
         """Returns what was asked for; None: no outer optimizer.
 
         Args:
             name: of `--outer`; None: not given.
             lr: of `--outer-lr`; None: the usual one.
             momentum: of `--outer-momentum`; None: the usual one.
+            streaming: of `--fragments` and `--overlap`.
         """
-        if name in (None, AVERAGE):
+        if name is None or name == AVERAGE:
             return None
-        given = {"lr": lr, "momentum": momentum}
-        return cls(name=name, **{key: one for key, one in given.items() if one is not None})
+        usual = cls(name=name, streaming=streaming)
+        return replace(
+            usual,
+            lr=usual.lr if lr is None else lr,
+            momentum=usual.momentum if momentum is None else momentum,
+        )
 
 
 def refuses(name: str | None, lr: float | None, momentum: float | None) -> str | None:

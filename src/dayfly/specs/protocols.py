@@ -11,12 +11,13 @@ workers import what carries it out. A new protocol is a line in `PROTOCOLS` and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from dayfly.registry import Registry
 from dayfly.specs.compression import compression
 from dayfly.specs.outer import AVERAGE, NESTEROV
+from dayfly.specs.streaming import Streaming
 
 
 class Part(Enum):
@@ -66,6 +67,8 @@ class ProtocolDescription:
         compresses: what `--compress` may be, so that the exchange of a round travels by it; what
             follows a colon is any.
         outer: what it is with an outer optimizer; None: it takes none.
+        streamed: what it is if the exchange of a round is streamed in fragments; None: it cannot.
+        streaming: how that is done; None: the exchange is at the end of the round.
         cuts: whether a model may be cut into stages.
         leaves: whether a worker may compute several leaves of a batch apart, for virtual workers.
         weighs: whether workers may have unequal shares of each batch.
@@ -85,6 +88,8 @@ class ProtocolDescription:
     own: tuple[Part, ...] = ()
     compresses: tuple[str, ...] = ()
     outer: ProtocolDescription | None = None
+    streamed: ProtocolDescription | None = None
+    streaming: Streaming | None = None
     cuts: bool = False
     leaves: bool = False
     weighs: bool = False
@@ -92,13 +97,17 @@ class ProtocolDescription:
     hands_over_within: bool = False
     step: str = ""
 
-    def by(self, outer: str | None) -> ProtocolDescription:
+    def by(self, outer: str | None, streaming: Streaming | None = None) -> ProtocolDescription:
         """Returns what it is with this outer optimizer, or without one.
 
         Args:
             outer: of `--outer`, known by `specs.outer`; None: not given.
+            streaming: of `--fragments` and `--overlap`; None: not given.
         """
-        return self if outer in (None, AVERAGE) or self.outer is None else self.outer
+        found = self if outer in (None, AVERAGE) or self.outer is None else self.outer
+        if streaming is None or found.streamed is None:
+            return found
+        return replace(found.streamed, streaming=streaming)
 
     def refuses_outer(self, outer: str | None) -> str | None:
         """Why it cannot have this outer optimizer, and what to do; None: it can.
@@ -112,6 +121,13 @@ class ProtocolDescription:
             f"--sync {self.name} takes no --outer, and --outer {outer} was given: give "
             "--sync local-sgd --k N, too, or leave it out"
         )
+
+    @property
+    def ahead(self) -> int:
+        """Rounds by which a worker may be ahead of a sum: what is wished for in a round is granted
+        so many rounds later."""
+        overlaps = self.streaming is not None and self.streaming.overlap > 0
+        return max(self.staleness, int(overlaps))
 
     @property
     def of_round(self) -> ExchangeDescription | None:
@@ -204,6 +220,17 @@ class ProtocolDescription:
         return None
 
 
+#: Streaming DiLoCo (arXiv 2501.18512). A run checkpoint has the outer parameters as its model, and
+#: of each worker its own, from which it goes on.
+_STREAMED = ProtocolDescription(
+    name="local-sgd",
+    exchanges=(OF_OUTER_GRADIENTS,),
+    holds=(Part.PARAMETERS, Part.PARAMETERS),
+    keeps=(Part.PARAMETERS,),
+    own=(Part.PARAMETERS, Part.BUFFERS, Part.OPTIMIZER),
+    compresses=("bf16", "int8", "int4", "topk:FRACTION"),
+    step="streaming",
+)
 #: DiLoCo (arXiv 2311.08105). Held beside: the parameters of the round's start, and the outer
 #: momentum, as large, which alone is in a run checkpoint, as between rounds the other is the model.
 OUTER = ProtocolDescription(
@@ -213,6 +240,7 @@ OUTER = ProtocolDescription(
     keeps=(Part.PARAMETERS,),
     own=(Part.OPTIMIZER,),
     compresses=("bf16", "int8", "int4", "topk:FRACTION"),
+    streamed=_STREAMED,
     hands_over_within=True,
     step="outer",
 )

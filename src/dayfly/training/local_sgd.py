@@ -125,19 +125,35 @@ class LocalSgd:
         """Pass over a step whose round's mean is in the message log: only schedules move on."""
         self._end_step(took=False)
 
-    def contribute(self, first: int, wishes: Wishes) -> None:
-        """Write this replica's part of the sum of the round that began with step `first`."""
+    def weight(self, first: int) -> float:
+        """Returns this replica's share of the samples of the round that begins with a step."""
         steps = self._rounds.steps(first)
         own = sum(self._own(step) for step in steps)
-        every = sum(len(self._epochs.batch(step)) for step in steps)
-        numbers = [number for row in self._rows for number in row]
-        self.round_sum.contribute(own / every, numbers, wishes)
+        return own / sum(len(self._epochs.batch(step)) for step in steps)
+
+    @property
+    def numbers(self) -> list[float]:
+        """What the round's steps measured so far, weighted."""
+        return [number for row in self._rows for number in row]
+
+    def contribute(self, first: int, wishes: Wishes) -> None:
+        """Write this replica's part of the sum of the round that began with step `first`."""
+        self.round_sum.contribute(self.weight(first), self.numbers, wishes)
 
     def adopt(self, first: int) -> tuple[Sequence[float], Wishes]:
         """Go on from the sum; returns the mean loss of each batch of the round, and what to do."""
         numbers, wishes = self.round_sum.adopt()
+        self._replica.follow(len(self._rounds.steps(first)))
+        return self.losses(first, numbers), wishes
+
+    def losses(self, first: int, numbers: Sequence[float]) -> Sequence[float]:
+        """Returns the mean loss of each batch of a round, and notes what its steps logged.
+
+        Args:
+            first: step of the round.
+            numbers: summed over the replicas.
+        """
         steps, width = len(self._rounds.steps(first)), self._width
-        self._replica.follow(steps)
         rows = [numbers[width * step : width * (step + 1)] for step in range(steps)]
         measured = 1 + self._own_weights
         self.logged = [by_name(self._weighting.logged, row[measured:]) for row in rows]
@@ -147,7 +163,7 @@ class LocalSgd:
                 loss / row[1] if row[1] else math.nan
                 for loss, row in zip(losses, rows, strict=True)
             ]
-        return losses, wishes
+        return losses
 
     def state(self) -> tuple[Any, Tensors]:
         """State within a round, as JSON and tensors: this replica's alone."""

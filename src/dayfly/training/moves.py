@@ -84,6 +84,35 @@ class Moves:
             whole = move if start.dtype.is_floating_point else move.round()
             _fill(buffers, start + whole.to(start))
 
+    def now(self) -> list[torch.Tensor]:
+        """Where the buffers are: copies, a flat tensor a type."""
+        return [_flat(buffers) for buffers in self._buffers()]
+
+    def rejoin(self, moves: Sequence[torch.Tensor], taken: Sequence[torch.Tensor]) -> None:
+        """Begin anew from where `moves` bring the buffers from `begin` on, and there add what they
+        moved by since they were at `taken`."""
+        later = [
+            torch.where(now == then, 0, _wide(now) - _wide(then))
+            for now, then in zip(self.now(), taken, strict=True)
+        ]
+        self.rewind()
+        self.apply(moves)
+        self.begin()
+        for buffers, start, more in zip(self._buffers(), self.before, later, strict=True):
+            _fill(buffers, (_wide(start) + more).to(start.dtype))
+
+    def before_by_name(self) -> dict[str, torch.Tensor]:
+        """Where the buffers were at `begin`, each by its name and in its form."""
+        found: dict[str, torch.Tensor] = {}
+        rows = zip(self._names.values(), self._buffers(), self.before, strict=True)
+        for names, buffers, before in rows:
+            parts = torch.split(before, [buffer.numel() for buffer in buffers])
+            for name, buffer, part in zip(names, buffers, parts, strict=True):
+                shaped = part.view(buffer.shape)
+                whole = self._model.get_buffer(name)
+                found[name] = torch.view_as_complex(shaped) if whole.is_complex() else shaped
+        return found
+
     def _buffers(self) -> list[list[torch.Tensor]]:
         """As they are now, by type; complex ones as pairs of real numbers."""
         return [

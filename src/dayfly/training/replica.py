@@ -6,7 +6,7 @@ local_sgd.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -133,15 +133,17 @@ class Replica:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
 
     @torch.no_grad()
-    def follow(self, steps: int = 1) -> None:
+    def follow(self, steps: int = 1, towards: Sequence[torch.Tensor] | None = None) -> None:
         """Moves the average towards the weights, which are equal on all replicas.
 
         Args:
             steps: since it moved last.
+            towards: weights of the parameters to train; None: the model's.
         """
         if self.average:
             assert self._job.ema is not None
-            weights = [parameter.detach() for _, parameter in self._trained()]
+            own = [parameter.detach() for _, parameter in self._trained()]
+            weights = own if towards is None else list(towards)
             torch._foreach_lerp_(list(self.average.values()), weights, 1 - self._job.ema**steps)
 
     @contextmanager

@@ -104,6 +104,7 @@ class Engine(Closing):
         stored: Set[Name] | None = None,
         codec: Codec | None = None,
         fold: Fold = ADD,
+        observe: Callable[[Op], None] | None = None,
     ) -> None:
         """Sum a flat, contiguous CPU buffer (P,) over all ranks, in place, in a fixed order.
 
@@ -111,6 +112,7 @@ class Engine(Closing):
             stored: from `stored_sums`, when catching up, and None otherwise.
             codec: the form of the messages, the same at every rank.
             fold: what is done instead of adding.
+            observe: is called in place of the engine's.
 
         Raises:
             ValueError: the channel's server, or the codec, does not know the fold.
@@ -120,12 +122,13 @@ class Engine(Closing):
         if fold is not ADD and (self._collective.server or codec is not None):
             what = "a server that sums" if self._collective.server else "a codec"
             raise ValueError(f"{what} only adds: give another collective, or no codec, for {fold}")
+        setting = self._setting if observe is None else replace(self._setting, observe=observe)
         with self._turns:
             while True:
                 plan = self._plan(buffer_P, stored)
                 own = (name for name in self.sums(buffer_P) if name.source == self._rank)
                 execution = Execution(
-                    self._setting,
+                    setting,
                     plan,
                     buffer_P,
                     step,

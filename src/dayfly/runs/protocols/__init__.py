@@ -9,6 +9,7 @@ from dayfly.runs.protocols.bsp import Bsp
 from dayfly.runs.protocols.hap import Hap
 from dayfly.runs.protocols.local_sgd import LocalSgdRounds
 from dayfly.runs.protocols.outer import OuterRounds
+from dayfly.runs.protocols.streaming import StreamingRounds
 from dayfly.specs.protocols import ProtocolDescription
 
 _BUILT_IN: dict[str, type[WholeModel]] = {
@@ -16,6 +17,7 @@ _BUILT_IN: dict[str, type[WholeModel]] = {
     "hap": Hap,
     "local-sgd": LocalSgdRounds,
     "outer": OuterRounds,
+    "streaming": StreamingRounds,
 }
 
 

@@ -10,6 +10,7 @@ holds after a rollback, too, if the round is the one that begins at the run chec
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from dayfly.job import Job
@@ -49,7 +50,7 @@ class LocalSgdRounds(WholeModel):
         parts = self._steps.round_sum.parts
         self._sums = [
             LoggedSum(worker.engine, name, buffer, codec)
-            for name, (buffer, codec) in zip(_OPERATIONS, parts, strict=False)
+            for name, (buffer, codec) in zip(self._names(len(parts)), parts, strict=True)
         ]
         self._own = worker.store.below(f"{PRIVATE}/worker-{task.rank}")
         self._kept_at = time.monotonic()
@@ -58,6 +59,11 @@ class LocalSgdRounds(WholeModel):
     def _make(self, replica: Replica, numbers: int) -> RoundSum:
         """What a round sums; as of `LocalSgd`."""
         return Averaging(replica, numbers)
+
+    @staticmethod
+    def _names(sums: int) -> Sequence[str]:
+        """Names of a round's sums, in keys."""
+        return _OPERATIONS[:sums]
 
     def _begin_at(self, tree: Any, tensors: Tensors) -> None:
         """Become the replica of a run checkpoint."""
@@ -148,19 +154,24 @@ class LocalSgdRounds(WholeModel):
     def _step(self, first: int, step: int) -> None:
         here = self.worker
         here.lifetime.step_begins()
-        began, at = time.monotonic(), time.time()
-        here.faults.at(step, "compute")
-        with here.spans.during("compute"):
-            loss = self._steps.step(here.slices.pieces(step), step)
-        here.faults.at(step, "stepped")
+        self._step_alone(step)
         here.lifetime.step_ends()
-        logged = self._steps.own_logged
-        self.tell_step(step, loss, computed=True, began=began, at=at, logged=logged)
         due = here.lifetime.due()
         if due or time.monotonic() - self._kept_at > here.task.checkpoint_every_s:
             self._keep(first)
         if due:
             raise HandOver(kept=True)
+
+    def _step_alone(self, step: int) -> None:
+        """Take an inner step, and tell it."""
+        here = self.worker
+        began, at = time.monotonic(), time.time()
+        here.faults.at(step, "compute")
+        with here.spans.during("compute"):
+            loss = self._steps.step(here.slices.pieces(step), step)
+        here.faults.at(step, "stepped")
+        logged = self._steps.own_logged
+        self.tell_step(step, loss, computed=True, began=began, at=at, logged=logged)
 
     def _keep(self, first: int) -> None:
         """Keep the own state, within the round that begins with step `first`."""

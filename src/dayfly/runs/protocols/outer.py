@@ -13,7 +13,7 @@ Each worker's inner optimizer goes on with its own state, so that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dayfly.job import Job
@@ -37,15 +37,15 @@ class OuterRounds(LocalSgdRounds):
         assert task.outer is not None, "another protocol is without an outer optimizer"
         # With one worker nothing travels.
         asked = compression(task.compress if task.world_size > 1 else "none")
+        optimizer = outer_optimizer(task.outer, here.job, replica.model)
         codec, fed_back = travelling(asked, here.engine.schedule)
-        self._outer = OuterGradients(
-            replica,
-            numbers,
-            outer_optimizer(task.outer, here.job, replica.model),
-            codec,
-            fed_back,
-        )
+        self._outer = self._summing(task.outer)(replica, numbers, optimizer, codec, fed_back)
         return self._outer
+
+    @staticmethod
+    def _summing(outer: Outer) -> Callable[..., OuterGradients]:
+        """Returns what makes the sum of a round."""
+        return OuterGradients
 
     @staticmethod
     def round_bytes(job: Job, replica: Replica, rounds: Rounds) -> int:
@@ -71,10 +71,19 @@ class OuterRounds(LocalSgdRounds):
             own = checkpoints.read_own(here.store, task.checkpoint, task.rank % known, known)
         here.replica.load_state(*joined(tree, tensors, own[0] if own else {}))
         self._outer.load_shared(tree.get(_OUTER), tensors)
+        self._begin_from(own[0] if own else {}, tree, tensors)
         if self._outer.own():
             if known != task.world_size:
                 own = checkpoints.read_own(here.store, task.checkpoint, task.rank, task.world_size)
             self._outer.load_own(own)
+
+    def _begin_from(self, own: Tensors, tree: Any, tensors: Tensors) -> None:
+        """Take what else a run checkpoint has.
+
+        Args:
+            own: of this worker, or of the one whose part it begins with; empty: there is none.
+            tree, tensors: shared.
+        """
 
 
 #: In the tree of a replica's state, the outer optimizer's.
