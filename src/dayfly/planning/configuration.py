@@ -350,8 +350,8 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
         )
     if c.streaming is not None:
         raise RequestError(
-            "outer gradients that are streamed (fragments, overlap) cannot be predicted: leave them "
-            "out, and the prediction is of an exchange at a round's end"
+            "outer gradients that are streamed cannot be predicted: leave out fragments and "
+            "overlap, and the prediction is of an exchange at a round's end"
         )
     if c.protocol.staleness:
         raise RequestError(
