@@ -31,6 +31,7 @@ from dayfly.runs.protocols import protocol
 from dayfly.runs.protocols.base import WholeModel
 from dayfly.runs.run import Run
 from dayfly.specs.protocols import PROTOCOLS, Part, ProtocolDescription
+from dayfly.specs.streaming import Streaming
 
 WORKERS, EPOCHS, STEPS_AN_EPOCH, BATCH = 2, 2, 6, 16
 _FEATURES, _HIDDEN, _CLASSES = 64, 256, 4
@@ -118,7 +119,9 @@ class ProtocolConformance:
 
     def test_what_is_described_can_be_carried_out(self, case: ProtocolCase) -> None:
         described = case.described
-        assert PROTOCOLS[described.name].by(case.settings.get("outer")) == described
+        asked = {name: case.settings.get(name) for name in ("outer", "fragments", "overlap")}
+        streaming = Streaming.of(asked["fragments"], asked["overlap"])
+        assert PROTOCOLS[described.name].by(asked["outer"], streaming) == described
         assert issubclass(protocol(described), WholeModel)
         assert described.exchanges
         assert len([one for one in described.exchanges if not one.every_step]) <= 1
