@@ -274,10 +274,9 @@ class Run:
 
         check_keywords(settings, Settings, beside=Run.test)
         changes = {name: value for name, value in settings.items() if value is not None}
-        outer = ("outer", "outer_lr", "outer_momentum", "fragments", "overlap")
-        exchange = ("sync", "k", *outer, "compress")
-        more = ("virtual_workers", "shares", "target_accuracy", "checkpoint_every_s")
-        for name in (*exchange, *more):
+        outer = ("sync", "k", "outer", "outer_lr", "outer_momentum", "fragments", "overlap")
+        more = ("compress", "virtual_workers", "shares", "target_accuracy", "checkpoint_every_s")
+        for name in (*outer, *more):
             if name in changes:
                 raise RequestError(f"{name} is for training: leave it out")
         return EvaluationRequest(

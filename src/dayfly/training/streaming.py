@@ -107,6 +107,7 @@ class StreamedGradients(OuterGradients):
 
     @property
     def fragments(self) -> list[list[nn.Parameter]]:
+        """Each fragment's parameters, in the order of exchanges."""
         return [[self._parameters[at] for at in members] for members in self._members]
 
     @property
