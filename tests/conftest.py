@@ -79,13 +79,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # there is a process of tests for each processor
     leave_compiler_unloaded()
-    if not config.getoption("--cold"):
+    distributes = config.getoption("dist", "no") != "no"  # what it starts are processes of tests
+    covered = distributes and config.getoption("cov_source", None)  # they import what is counted
+    if not (config.getoption("--cold") or covered):
         popen.install()
     config.stash[_BEGAN] = time.monotonic()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests of other parts; those of one function are of one part."""
+    """Leaves out the tests of other parts; those of one function are of one part.
+
+    The order is pytest-randomly's, but that tests of one room follow each other. So they mostly run
+    in one process, which starts the room's servers and makes its undisturbed runs once; rooms are
+    in a random order, too. Files beside the rooms come first: among them is mypy, the longest.
+    """
+    rooms: dict[str, list[pytest.Item]] = {"": []}
+    for item in items:
+        room, _, file = item.nodeid.partition("::")[0].removeprefix("tests/").partition("/")
+        rooms.setdefault(room if file else "", []).append(item)
+    items[:] = [item for room in rooms.values() for item in room]
     if (given := config.getoption("--part")) is None:
         return
     part, parts = map(int, given.split("/"))

@@ -3,10 +3,10 @@
 What a test starts with `subprocess` is forked from a server (server.py) if it is a script of this
 interpreter, a module of dayfly, of benchmarks, of the tests or of torch, or the command `dayfly`;
 what it starts with `multiprocessing`, if it is a process of the context `spawn` or the server of
-`forkserver`. All else is started as ever, also what is given with -c, mostly to see what is
-imported. So is what begins under
-`cold()`, which `@pytest.mark.cold` holds for a whole test: where the interpreter's start or exact
-memory are the point.
+`forkserver`. So are the processes in which pytest-xdist runs the tests. All else is started as
+ever, also what is given with -c, mostly to see what is imported. So is what begins under `cold()`,
+which `@pytest.mark.cold` holds for a whole test: where the interpreter's start or exact memory are
+the point.
 
 Variables that libraries read while they are loaded must be equal in server and program; those that
 say how many threads, which instruction sets or which allocator may be missing, as nothing depends
@@ -58,6 +58,8 @@ _MODULES = ("benchmarks.", "dayfly.", "tests.", "torch.")
 _KNOWN_FLAGS = {"-P", "-u", "-B"}
 #: Beginnings of the code that multiprocessing gives with -c.
 _PROCESSES = ("from multiprocessing.spawn import", "from multiprocessing.forkserver import")
+#: All of the code that pytest-xdist gives with -c, by execnet.
+_TESTS = "import sys;exec(eval(sys.stdin.readline()))"
 
 _execute_cold = subprocess.Popen._execute_child  # type: ignore[attr-defined]
 _spawn_cold = multiprocessing.util.spawnv_passfds  # type: ignore[attr-defined]
@@ -160,8 +162,13 @@ def cold() -> Iterator[None]:
 
 
 def install(*servers: Server) -> None:
-    """Programs of this process are forked where they can be. servers: that are there already."""
-    _servers[:] = servers
+    """Programs of this process are forked where they can be.
+
+    Args:
+        servers: that are there already; none: those of before, if any.
+    """
+    if servers:
+        _servers[:] = servers
     subprocess.Popen._execute_child = _execute  # type: ignore[attr-defined]
     multiprocessing.util.spawnv_passfds = _spawn  # type: ignore[attr-defined]
 
@@ -247,7 +254,7 @@ def _words(given: Mapping[str, Any]) -> list[str] | None:
         flags, program, behind = split(words)
     except ValueError:
         return None
-    known = set(flags) <= _KNOWN_FLAGS and program != "-c"
+    known = set(flags) <= _KNOWN_FLAGS and (program != "-c" or behind == [_TESTS])
     known = known and (program != "-m" or behind[0].startswith(_MODULES))
     return words if known and os.path.isdir(given["cwd"] or ".") else None
 

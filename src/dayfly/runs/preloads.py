@@ -5,8 +5,8 @@ A command names them before it knows more of a request than its kind, see `cli.w
 
 from __future__ import annotations
 
-#: Of a job's functions.
-JOB = ("dayfly.runs.worker", "dayfly.wire.channels.all_ends")
+#: Of a job's functions. NumPy loads its random numbers once they are seeded: in each function.
+JOB = ("numpy.random", "dayfly.runs.worker", "dayfly.wire.channels.all_ends")
 #: Of those that evaluate what it made.
 EVALUATION = (*JOB, "dayfly.runs.evaluating.worker")
 #: Of the functions that measure a job.
@@ -14,6 +14,7 @@ PROFILE = (*JOB, *(f"dayfly.runs.profiling.{it}" for it in ("life", "exchange", 
 #: Of a script's: what one of torch.distributed imports itself, and what torch imports when an
 #: optimizer is first made.
 SCRIPT = (
+    "numpy.random",
     "torch._dynamo",
     "torch.distributed",
     "dayfly.runs.scripts.worker",
