@@ -19,7 +19,8 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
 from dayfly.wire.collectives.k_reduce import reduce_cost
 from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
-from dayfly.wire.streams import HostLink
+from dayfly.wire.keys import HEADER_BYTES
+from dayfly.wire.streams import Direction, HostLink
 from tests.collectives.timing import direction
 
 UP, DOWN, LATENCY_S = 40e6, 70e6, 0.02
@@ -114,6 +115,23 @@ def test_without_a_stated_cost_the_schedule_says_it_of_few_members() -> None:
     many = AllReduce(members=65, length=4000, link=link)
     with pytest.raises(RequestError, match="--collective mine: it states no cost, and 65 workers"):
         cost_of("mine", silent, many)
+
+
+@pytest.mark.parametrize("n", [2, 8])
+@pytest.mark.parametrize("count", [1, 7, 16])
+@pytest.mark.parametrize("pieces", [1, 2, 13])
+@pytest.mark.parametrize("name", ["ring", "overlapped"])
+def test_chunks_that_share_the_line_end_together(
+    name: str, pieces: int, count: int, n: int
+) -> None:
+    """Of a chunk in several pieces, 16 under way: nothing can be sent on until nearly all came."""
+    length, piece_s = 2**18 * n * count, (2**20 + HEADER_BYTES) / UP / (pieces - 1e-6)
+    way = Direction(occupied_s=lambda nbytes: nbytes / UP, piece_s=piece_s)
+    equal = DirectionModel(direction=way, in_flight=16, chunk_bytes=2**20)
+    one = AllReduce(members=n, length=length, link=LinkModel(up=equal, down=equal))
+    how = collective(name, None, n)
+    stated, there = cost_of(name, how, one).seconds, cost_by_schedule(how, one).seconds
+    assert stated == pytest.approx(there, rel=0.01 if pieces == 1 else 0.16)
 
 
 def test_without_a_stated_cost_hosts_count_as_with_one() -> None:

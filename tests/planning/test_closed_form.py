@@ -85,9 +85,9 @@ def test_cut_models() -> None:
 
 
 #: Closed forms of a round over virtual time, as docs/planning.md states it.
-MEAN_ERROR, WORST_ERROR = 0.02, 0.30
+MEAN_ERROR, WORST_ERROR = 0.016, 0.21
 #: The same where functions share the links of their hosts.
-HOSTED_MEAN_ERROR, HOSTED_WORST_ERROR = 0.033, 0.36
+HOSTED_MEAN_ERROR, HOSTED_WORST_ERROR = 0.03, 0.32
 
 
 def drawn(random: Random) -> tuple[Profile, Configuration]:

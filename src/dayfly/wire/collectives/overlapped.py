@@ -30,6 +30,7 @@ from dayfly.elementwise import least, most
 from dayfly.wire.collectives.base import Collective
 from dayfly.wire.collectives.cost import AllReduce, Cost, Phase
 from dayfly.wire.collectives.k_reduce import traffic
+from dayfly.wire.collectives.pieces import first_s
 from dayfly.wire.schedule import (
     Draft,
     Kind,
@@ -202,18 +203,20 @@ def cost(one: AllReduce) -> Cost:
     up, down = one.up(sent, n, n * count), one.down(read, n, 2 * (n - 1) * count)
     parts, sums_up = one.up(chunk, n, n - 1), one.up(total, n, count)
     up_q, down_q = up.up_s / (n * count), down.down_s / (2 * (n - 1) * count)
+    # Those of the first contributions that are under way together end together.
+    begun_s = first_s(one.link.up, sent, (n - 1) * count, up_q)
     copies_s = (one.copies - 1) * count * up_q
     add_s = (n - 1) * chunk * one.link.reduce_s_per_byte
     hidden_s = (lag(count) - 1) * down.down_s / (2 * count)
     up_late_s, down_late_s = one.link.up.latency_s, one.link.down.latency_s
     missing_s = most(0.0, up_q + one.link.late_s + add_s - hidden_s)
-    by_down_s = up_q + up_late_s + most(down.length_s, down.down_s + missing_s + down_late_s)
+    by_down_s = begun_s + up_late_s + most(down.length_s, down.down_s + missing_s + down_late_s)
     ready_s = parts.length_s + down_q + down_late_s + add_s
     last_s = most((n - 1) * down_q, copies_s + down_q)
     by_up_s = most(up.length_s, ready_s + sums_up.length_s) + last_s + down_late_s
     whole_s = most(by_down_s, by_up_s)
     carried_s = most(
-        up_q + down.down_s + most(0.0, up_q + add_s - hidden_s),
+        begun_s + down.down_s + most(0.0, up_q + add_s - hidden_s),
         most(up.up_s, parts.up_s + down_q + add_s + sums_up.up_s) + last_s,
     )
     phase = Phase(whole_s, up_s=up.up_s + copies_s, down_s=down.down_s, late_s=whole_s - carried_s)

@@ -27,6 +27,7 @@ from collections.abc import Set
 from dayfly.elementwise import choice, most
 from dayfly.wire.collectives.base import Collective, no_sums
 from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
+from dayfly.wire.collectives.pieces import first_of_late_s, first_s, pieces_of, under_way
 from dayfly.wire.schedule import (
     Draft,
     Kind,
@@ -106,8 +107,9 @@ def cost(one: AllReduce) -> Cost:
     late_s, hop_s = one.link.late_s, (up.up_s + down.down_s) / count
     hop_s = _apart_s(one, chunk, hop_s, round_s / count)
     row_s = most(up.length_s - one.link.up.latency_s, down.length_s - one.link.down.latency_s)
-    long_s = length_s(row_s, hop_s + late_s, round_s / count)
-    short_s = length_s(round_s, hop_s, round_s / count)
+    apart_s = _together_s(one, chunk, count, most(row_s, round_s), hop_s + late_s)
+    long_s = length_s(row_s, hop_s + late_s, round_s / count) + apart_s
+    short_s = length_s(round_s, hop_s, round_s / count) + apart_s
     busy_s = 2 * (n - 1) * round_s
     add_s = (n - 1) / n * one.nbytes * one.link.reduce_s_per_byte
     moved = 2 * (n - 1) * one.nbytes
@@ -117,6 +119,32 @@ def cost(one: AllReduce) -> Cost:
         (MessageCount(requests, requests, moved, moved),),
         one.held_bytes(chunk),
     )
+
+
+def _together_s(
+    one: AllReduce, chunk_bytes: float, count: int, row_s: float, hop_s: float
+) -> float:
+    """Returns what a ring takes longer because chunks that are under way together end together.
+
+    The first chunk's way to the next rank takes nearly as long as all chunks', in the first round,
+    and in the last one the last chunks are read together (see `pieces`). In between the link is
+    busy throughout.
+
+    Args:
+        one: the all-reduce.
+        chunk_bytes: of a chunk.
+        count: chunks of a split.
+        row_s: time of all chunks of a split.
+        hop_s: a chunk's way, one after another.
+    """
+    up, down = one.link.up, one.link.down
+    up_s, down_s = (line.occupied_s(chunk_bytes) for line in (up, down))
+    later_s = first_s(up, chunk_bytes, count, up_s) - up_s
+    later_s = later_s + first_of_late_s(down, chunk_bytes, count, down_s) - down_s
+    last = under_way(down, chunk_bytes, count) - 1
+    last_s = (pieces_of(down, chunk_bytes) > 1) * last / 2 * down_s
+    found: float = most(row_s, hop_s + later_s) - most(row_s, hop_s) + last_s
+    return found
 
 
 def _apart_s(one: AllReduce, chunk_bytes: float, hop_s: float, least_s: float) -> float:
