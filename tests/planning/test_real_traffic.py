@@ -12,6 +12,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import LayerBytes, Profile
+from dayfly.specs.streaming import Streaming
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.shaping import Rates
 from tests.planning.by_hand import profile, size
@@ -105,6 +106,19 @@ def messages(run: dayfly.Run, workers: int) -> tuple[list[dict[str, int]], list[
             {},
         ),
         (
+            {
+                "workers": 2,
+                "sync": "local-sgd",
+                "k": 4,
+                "outer": "nesterov",
+                "fragments": 2,
+                "overlap": 2,
+                "compress": "int8",
+                "collective": "scatter-reduce",
+            },
+            {"streaming": Streaming(fragments=2, overlap=2)},
+        ),
+        (
             {"cut": (1, 3), "replicas": 1, "micro_batches": 4, "collective": "scatter-reduce"},
             {"workers": 3, "clips": True},
         ),
@@ -113,7 +127,17 @@ def messages(run: dayfly.Run, workers: int) -> tuple[list[dict[str, int]], list[
             {"workers": 4, "clips": True},
         ),
     ],
-    ids=["bsp", "link", "int8", "topk", "local SGD", "outer", "stages", "stages in replicas"],
+    ids=[
+        "bsp",
+        "link",
+        "int8",
+        "topk",
+        "local SGD",
+        "outer",
+        "streamed",
+        "stages",
+        "stages in replicas",
+    ],
 )
 @pytest.mark.long
 def test_a_run_moves_what_was_predicted(

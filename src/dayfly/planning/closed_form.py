@@ -102,7 +102,12 @@ def many_step(
         ]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
         overhead_s = len(batches) * apply_s + size.step_s.value
-        reduced_s = compute_s + sum(one.seconds for one in summed)
+        overlap_s = 0.0
+        if c.streaming is not None:
+            overlap_s = c.streaming.overlap * (compute_s / len(batches) + apply_s)
+        whole_s = sum(one.seconds for one in summed)
+        late_s = sum(max(0.0, one.seconds - overlap_s) for one in summed)
+        reduced_s = max(compute_s + late_s, whole_s)
     else:
         buffer = data_parallel.flat_of(profile, c)
         last = len(buffer.buckets) - 1

@@ -18,6 +18,7 @@ from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB
 from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
 from dayfly.specs.streaming import Streaming
+from dayfly.specs.streaming import refuses as refuses_streaming
 from dayfly.wire.collectives import collective
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
@@ -295,6 +296,8 @@ def kept_bytes(
     beside = ITEM_BYTES * sum(part_elements(profile, layers, part) for part in c.protocol.keeps)
     shared = _model_bytes(layers) + beside
     own = sum(layer.trained for layer in layers) if c.feeds_back else 0.0
+    if Part.PARAMETERS in c.protocol.own:
+        own += _model_bytes(layers)
     return (shared, state + own) if Part.OPTIMIZER in c.protocol.own else (shared + state, own)
 
 
@@ -349,10 +352,10 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             "keeps: give nesterov or momentum"
         )
     if c.streaming is not None:
-        raise RequestError(
-            "outer gradients that are streamed cannot be predicted: leave out fragments and "
-            "overlap, and the prediction is of an exchange at a round's end"
-        )
+        streamed = c.protocol.streaming is not None
+        refused = refuses_streaming(c.streaming.fragments, c.streaming.overlap, c.k)
+        if refused is not None or not streamed:
+            raise RequestError(refused or "fragments and overlap are for an outer optimizer")
     if c.protocol.staleness:
         raise RequestError(
             f"sync {c.sync!r} cannot be predicted from a profile, as its workers take steps in two "

@@ -20,6 +20,7 @@ from dayfly.batches import (
     block_samples,
     block_shares,
     micro_batches,
+    share,
     validation_blocks,
 )
 from dayfly.planning.configuration import (
@@ -33,6 +34,7 @@ from dayfly.planning.configuration import (
 from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server
+from dayfly.specs.streaming import sequential
 from dayfly.wire.collectives import collective
 from dayfly.wire.leaves import carries, leaves_of
 from dayfly.wire.streams import Rank, Stream
@@ -41,10 +43,10 @@ from dayfly.wire.streams import Rank, Stream
 TAIL = 3
 #: How often averaging goes through its buffer beside the sum: it is cleared, filled and weighted,
 #: and copied back. Each is taken to cost what adding a contribution does.
-_PASSES_BEFORE, _PASSES_AFTER = 2.0, 1.0
+PASSES_BEFORE, _PASSES_AFTER = 2.0, 1.0
 #: With an outer optimizer: parameters go back, its momentum moves, it takes a step, and where the
 #: next round begins is noted.
-_PASSES_OUTER = 4.0
+PASSES_OUTER = 4.0
 
 
 def served(c: Configuration) -> bool:
@@ -73,7 +75,25 @@ def averaged_of(
         return ()
     if steps is None:
         steps = Rounds(Batches(profile.samples, c.batch_size), c.round_steps).longest
-    return averaged(profile, exchange, steps, c.compress if c.workers > 1 else "none")
+    sums = averaged(profile, exchange, steps, c.compress if c.workers > 1 else "none")
+    return sums if c.protocol.streaming is None else _fragments(profile, c, sums)
+
+
+def _fragments(
+    profile: Profile, c: Configuration, sums: Sequence[tuple[int, str]]
+) -> tuple[tuple[int, str], ...]:
+    """What is summed of outer gradients that are streamed: fragments of the profile's layers, or of
+    equal sizes where these are fewer; what is not compressed comes last."""
+    assert c.streaming is not None
+    trained = [layer.trained // ITEM_BYTES for layer in profile.layers if layer.trained]
+    (first, codec), *rest = sums
+    many = c.streaming.fragments
+    if many <= len(trained):
+        sizes = [sum(trained[run.start : run.stop]) for run in sequential(trained, many)]
+    else:
+        sizes = [len(share(sum(trained), number, many)) for number in range(many)]
+    sizes[-1] += first - sum(sizes)
+    return (*((size, codec) for size in sizes), *rest)
 
 
 def ranks(
@@ -167,14 +187,18 @@ def adding_s(size: SizeProfile, c: Configuration, leaves: range, buffer: Flat) -
     return times * size.speed * size.reduce_s_per_byte * ITEM_BYTES * buffer.length
 
 
-def _averaging(
-    profile: Profile,
-    c: Configuration,
-    means: ChannelModel,
-    size: SizeProfile,
-    rank: int,
-    batches: Sequence[int],
-) -> list[Stream]:
+def inner_steps_s(
+    profile: Profile, c: Configuration, size: SizeProfile, rank: int, batches: Sequence[int]
+) -> list[float]:
+    """Returns the CPU seconds of each step that a worker takes by itself.
+
+    Args:
+        profile: of the job.
+        c: of a model that is not cut.
+        size: of the worker's function.
+        rank: of the worker.
+        batches: of the steps.
+    """
     trained_bytes = sum(layer.trained for layer in profile.layers)
     speed = size.speed
     seconds = []
@@ -188,9 +212,21 @@ def _averaging(
         ]
         ending = size.apply(trained_bytes) if micros else 0.0
         seconds.append(speed * (sum(steps) + ending))
+    return seconds
+
+
+def _averaging(
+    profile: Profile,
+    c: Configuration,
+    means: ChannelModel,
+    size: SizeProfile,
+    rank: int,
+    batches: Sequence[int],
+) -> list[Stream]:
+    speed, seconds = size.speed, inner_steps_s(profile, c, size, rank, batches)
     sums = averaged_of(profile, c)
     copy_s = speed * size.reduce_s_per_byte * ITEM_BYTES * sum(length for length, _ in sums)
-    seconds.append(_PASSES_BEFORE * copy_s)
+    seconds.append(PASSES_BEFORE * copy_s)
     averages = [
         all_reduce(
             c.collective,
@@ -208,7 +244,7 @@ def _averaging(
         for number, (length, codec) in enumerate(sums)
     ]
     # What a step takes beside passes is the flat buffer's, of which a round has one.
-    passes = _PASSES_OUTER if c.protocol.own else _PASSES_AFTER
+    passes = PASSES_OUTER if c.protocol.own else _PASSES_AFTER
     adopting = [speed * size.step_s.value + passes * copy_s]
     adopt = Stream(plan=chain(1), after=((len(sums), None),), works_s=adopting)
     return [Stream(plan=chain(len(seconds)), works_s=seconds), *averages, adopt]

@@ -30,6 +30,7 @@ from dayfly.planning.configuration import (
 from dayfly.planning.gpus import DERIVED
 from dayfly.planning.interruptions import interrupted_s, per_s
 from dayfly.planning.intervals import interval_of
+from dayfly.planning.local_rounds import local_round
 from dayfly.planning.memory import gpu_peak_mib, peak_mib
 from dayfly.planning.plan import Prediction, Volume
 from dayfly.planning.profile import Profile
@@ -143,13 +144,13 @@ def round_of(
     """A round, which is a step of bsp, and what each worker moves."""
     if c.workers > most_simulated:
         return many_step(profile, c, means, batches)
+    if c.protocol.averages:
+        return local_round(profile, c, means, batches)
     if c.cut:
         once = staged.ranks(profile, c, means, batches[0])
     else:
         once = data_parallel.ranks(profile, c, means, batches)
     moved = [moved_by(rank, means) for rank in once[: c.workers]]
-    if c.protocol.averages:
-        return timed(once, 1, lambda number: number > 0, means.shared), moved
     operations = sum(len(stream.plan.numbers) for rank in once for stream in rank.streams)
     count, each = steps_gone_through(operations), len(once[0].streams)
     several = repeated(once, count)

@@ -1,0 +1,182 @@
+"""A round of local SGD in virtual time: its sum at its end, or streamed in fragments.
+
+    P = 2, T = 1, k = 4      |step 1|step 2|take|step 3|apply|step 4|take|step 1|apply| ...
+    fragment 0                                  |all-reduce|
+    fragment 1, rest                                                     |all-reduce|
+
+Rounds of fragments are linked: the last ones' sums come beside the next round's steps. What counts
+is a round in the middle of an epoch; a shorter one ends an epoch, and waits for all sums. It is left
+out that one of k steps may end an epoch, too.
+See `runs.protocols`: local_sgd.py, streaming.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dayfly.catalogue.metering import StoreTraffic
+from dayfly.planning import data_parallel
+from dayfly.planning.configuration import ITEM_BYTES, Configuration, stage_size
+from dayfly.planning.function_times import straggling
+from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server
+from dayfly.planning.timing import Steps, moved_by, timed
+from dayfly.specs.streaming import Streaming
+from dayfly.wire.streams import Rank, Stream
+
+#: Rounds that are gone through; the first does not count, as no sum is under way at its beginning.
+_ROUNDS = 3
+
+
+def local_round(
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
+) -> tuple[Steps, Sequence[StoreTraffic]]:
+    """Returns a round, and what each worker moves in it.
+
+    Args:
+        profile: of the job.
+        c: what runs.
+        means: the channel.
+        batches: of the round's steps.
+    """
+    if c.streaming is None:
+        once = data_parallel.ranks(profile, c, means, batches)
+        moved = [moved_by(rank, means) for rank in once[: c.workers]]
+        return timed(once, 1, lambda number: number > 0, means.shared), moved
+    once, _ = _streamed(profile, c, means, batches, 1)
+    several, beside = _streamed(profile, c, means, batches, _ROUNDS)
+    moved = [moved_by(rank, means) for rank in once[: c.workers]]
+    return timed(several, _ROUNDS, lambda number: number in beside, means.shared), moved
+
+
+def _streamed(
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int], rounds: int
+) -> tuple[list[Rank], set[int]]:
+    """All workers taking rounds, and which streams of a round take or apply an exchange."""
+    size, beside = stage_size(profile, c, 0), set[int]()
+    ranks: list[Rank] = []
+    for rank in range(c.workers):
+        own = straggling(size, rank, c.workers, c.pieces * len(batches))
+        streams, beside = _worker(profile, c, means, own, rank, batches, rounds)
+        ranks.append(limited(own, means, rank, streams))
+    if data_parallel.served(c):
+        ranks.append(server(size, means, c.workers, ranks[0].streams))
+    return ranks, beside
+
+
+def _worker(
+    profile: Profile,
+    c: Configuration,
+    means: ChannelModel,
+    size: SizeProfile,
+    rank: int,
+    batches: Sequence[int],
+    rounds: int,
+) -> tuple[list[Stream], set[int]]:
+    """The streams of one worker: its training thread's, each after the one before, and sums."""
+    streaming = c.streaming or Streaming()
+    sums = data_parallel.averaged_of(profile, c)
+    steps_s = data_parallel.inner_steps_s(profile, c, size, rank, batches)
+    steps_s[-1] += size.speed * size.step_s.value
+    closes = c.round_steps is None or len(batches) < c.round_steps
+    line = course(streaming, len(sums), len(batches), closes=closes)
+    copy_s = size.speed * size.reduce_s_per_byte * ITEM_BYTES
+    streams: list[Stream] = []
+    sum_at: dict[tuple[int, int], int] = {}
+    beside: set[int] = set()
+    last: int | None = None  # of the training thread
+
+    def work(seconds: list[float], *others: int) -> None:
+        nonlocal last
+        after = (*(() if last is None else (last,)), *others)
+        last = len(streams)
+        deps = tuple((stream, None) for stream in after)
+        streams.append(Stream(plan=chain(len(seconds)), after=deps, works_s=seconds))
+
+    for number in range(rounds):
+        first = len(streams)
+        for event in line:
+            if isinstance(event, Inner):
+                work(steps_s[event.steps.start : event.steps.stop])
+                continue
+            beside.add(len(streams) - first)
+            length, codec = sums[event.exchange]
+            if isinstance(event, Apply):
+                came = sum_at.get((number - event.rounds_ago, event.exchange))
+                cost_s = data_parallel.PASSES_OUTER * copy_s * length
+                work([cost_s], *(() if came is None else (came,)))
+                continue
+            work([data_parallel.PASSES_BEFORE * copy_s * length])
+            sum_at[number, event.exchange] = len(streams)
+            streams.append(
+                all_reduce(
+                    c.collective,
+                    c.aggregators,
+                    rank,
+                    c.workers,
+                    length,
+                    means,
+                    name=("frag", number, event.exchange),
+                    after=((len(streams) - 1, None),),
+                    pool="fragments",
+                    codec=codec,
+                    begin_s=size.sum_cpu_s,
+                )
+            )
+    return streams, beside
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Inner steps of a round, counted from 0, with nothing between them."""
+
+    steps: range
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """An exchange is taken."""
+
+    exchange: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An exchange is applied that was taken in this round, or in an earlier one."""
+
+    exchange: int
+    rounds_ago: int
+
+
+def course(
+    streaming: Streaming, exchanges: int, steps: int, *, closes: bool
+) -> list[Inner | Take | Apply]:
+    """Returns what the training thread does in a round, in its order.
+
+    Args:
+        streaming: by which fragments are taken, and applied.
+        exchanges: as many as fragments, or one more, which is taken with the last of them.
+        steps: of the round, and of the rounds before it.
+        closes: whether all is applied at its end, as at an epoch's.
+    """
+    taken = {at: streaming.taken(at, steps) for at in range(1, steps + 1)}
+    taken[steps] = range(taken[steps].start, exchanges)
+    due: dict[int, list[Apply]] = {at: [] for at in taken}
+    at_once: dict[int, list[Apply]] = {at: [] for at in taken}
+    for at, some in taken.items():
+        for exchange in some:
+            ends = at + streaming.overlap
+            if ends == at or (closes and ends > steps):
+                at_once[min(ends, steps)].append(Apply(exchange, 0))
+            else:
+                ago = int(ends > steps)
+                due[ends - ago * steps].append(Apply(exchange, ago))
+    line: list[Inner | Take | Apply] = []
+    first = 0
+    for at, some in taken.items():
+        events = [*due[at], *(Take(exchange) for exchange in some), *at_once[at]]
+        if events or at == steps:
+            line += [Inner(range(first, at)), *events]
+            first = at
+    return line
