@@ -5,8 +5,8 @@
     fragment 1, rest                                                     |all-reduce|
 
 Rounds of fragments are linked: the last ones' sums come beside the next round's steps. What counts
-is a round in the middle of an epoch; a shorter one ends an epoch, and waits for all sums. It is left
-out that one of k steps may end an epoch, too.
+is a round in the middle of an epoch; a shorter one ends an epoch, and waits for all sums. It is
+left out that one of k steps may end an epoch, too.
 See `runs.protocols`: local_sgd.py, streaming.py.
 """
 
@@ -175,8 +175,10 @@ def course(
     line: list[Inner | Take | Apply] = []
     first = 0
     for at, some in taken.items():
-        events = [*due[at], *(Take(exchange) for exchange in some), *at_once[at]]
-        if events or at == steps:
-            line += [Inner(range(first, at)), *events]
+        if some or due[at] or at_once[at]:  # as after the last one
+            line.append(Inner(range(first, at)))
+            line += due[at]
+            line += [Take(exchange) for exchange in some]
+            line += at_once[at]
             first = at
     return line

@@ -20,6 +20,7 @@ from dayfly.planning.profile import Figure, Transfer
 from dayfly.planning.simulation.fleet import End
 from dayfly.planning.simulation.outcome import Simulated
 from dayfly.planning.simulation.scenario import Scenario
+from dayfly.specs.streaming import Streaming
 from tests.planning.simulation.made import (
     POLICY,
     configuration,
@@ -45,6 +46,14 @@ def billed_s(outcome: Simulated) -> float:
         configuration(4, sync="local-sgd", k=4, epochs=2),
         configuration(4, sync="local-sgd", k=None),
         configuration(4, sync="local-sgd", k=4, outer="nesterov", compress="int8"),
+        configuration(
+            4,
+            sync="local-sgd",
+            k=4,
+            outer="nesterov",
+            streaming=Streaming(fragments=1, overlap=2),
+            epochs=2,
+        ),
         configuration(4, **PIPELINE),
         configuration(4, schedule="1f1b", **PIPELINE),
         configuration(3, cut=(1, 3), replicas=1, micro_batches=4),
