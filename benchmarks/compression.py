@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
 import torch
 from rich import box
 from rich.table import Table
@@ -27,6 +26,7 @@ from torch import nn
 import dayfly
 from benchmarks.parts.machine import machine
 from benchmarks.parts.scratch import scratch_of
+from benchmarks.parts.sparse_rows import write_sparse
 from dayfly.cli.demo import demo_job
 from dayfly.data.libsvm_text import LIBSVMFile
 from dayfly.job import Job
@@ -58,11 +58,7 @@ def _wide_job() -> Job:
     return replace(demo_job(), model=_flat_mlp, optimizer=_momentum)
 
 
-#: Sparse rows in the form of RCV1's: of so many features about 45 are not 0, their squares add up
-#: to 1, and few features are frequent.
 _FEATURES, _SAMPLES, _BATCH = 20_000, 6_000, 128
-#: So many of the features, the most frequent ones, decide on the label.
-_TELLING = 500
 
 
 def _linear() -> nn.Module:
@@ -77,7 +73,7 @@ def _sparse_job(scratch: Path) -> Job:
     """Logistic regression of two classes over a LIBSVM file: 40 thousand parameters."""
     path = scratch / "sparse.libsvm"
     if not path.exists():
-        _write_sparse(path)
+        write_sparse(path, _FEATURES, _SAMPLES)
     return Job(
         model=_linear,
         data=LIBSVMFile(path, features=_FEATURES),
@@ -86,25 +82,6 @@ def _sparse_job(scratch: Path) -> Job:
         batch_size=_BATCH,
         epochs=20,
     )
-
-
-def _write_sparse(path: Path) -> None:
-    """Words by Zipf's law, weighted by their rarity; labels of a linear model of the most frequent
-    ones, with noise."""
-    random = np.random.default_rng(0)
-    share = 1 / (np.arange(_FEATURES) + 10.0)
-    share /= share.sum()
-    truth, ends = random.normal(size=_FEATURES), np.cumsum(share)
-    truth[_TELLING:] = 0
-    with path.open("w") as file:
-        for count in 20 + random.poisson(30, _SAMPLES):
-            drawn = np.searchsorted(ends, random.random(count))
-            found = np.unique(np.minimum(drawn, _FEATURES - 1))
-            values = -np.log(share[found])
-            values /= np.linalg.norm(values)
-            label = 1 if values @ truth[found] + 0.1 * random.normal() > 0 else -1
-            row = " ".join(f"{at + 1}:{value:.6f}" for at, value in zip(found, values, strict=True))
-            file.write(f"{label} {row}\n")
 
 
 #: Makes a model's job; files of its data go into a directory.

@@ -1,0 +1,1 @@
+"""Parts of `dayfly bench protocols`: tasks that are trained, and what their runs came to."""

@@ -1,0 +1,205 @@
+"""Methods beside a plain one, seed by seed: bytes and seconds to the plain one's plateau.
+
+The target is a hundredth above the least validation loss that the plain method comes to with the
+same seed, for both. Seconds up to it are in virtual time: exchanges up to it, times a round whose
+messages are as long as the run's were on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.parts.protocols.trained import Runs, Task, Trained
+from benchmarks.parts.protocols.virtual import Exchange, step_s
+from benchmarks.parts.spread import columns, number, shown, spread
+
+Json = dict[str, Any]
+#: How much above the plateau the target is.
+SLACK = 1.01
+#: All sum by it, so that what messages were follows from a run's bytes.
+_COLLECTIVE = "scatter-reduce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A worker's way to the store.
+
+    Args:
+        mb_per_s: each way.
+        latency_ms: of a request.
+    """
+
+    mb_per_s: float
+    latency_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A way to train a task.
+
+    Args:
+        name: for people.
+        task: what is trained, and how workers step.
+        settings: of `dayfly.train`.
+    """
+
+    name: str
+    task: Task
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def k(self) -> int:
+        """Steps of a round."""
+        return int(self.settings.get("k", 1))
+
+    @property
+    def varies(self) -> bool:
+        """Whether messages become shorter or longer in the course of a run."""
+        return str(self.settings.get("compress", "")).startswith("significance")
+
+    def train(self, runs: Runs, seed: int) -> Trained:
+        """Returns what a run came to."""
+        how = {"collective": _COLLECTIVE, **self.settings}
+        return runs.train(self.task, seed, self.name, **how)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """Up to an epoch. up_bytes: of a worker. seconds, utilisation (computing's share): by link."""
+
+    up_bytes: float
+    seconds: list[float]
+    utilisation: list[float]
+
+
+def compare(
+    runs: Runs,
+    plain: Method,
+    methods: Sequence[Method],
+    seeds: Sequence[int],
+    elements: int,
+    compute_s: float,
+    links: Sequence[Link],
+) -> list[Json]:
+    """Returns a row a method; the plain one should be the first.
+
+    Args:
+        runs: trains.
+        plain: what the others stand beside.
+        methods: all that have a row.
+        seeds: of the runs.
+        elements: of what is summed, in float32 and without compression, of the plain method.
+        compute_s: of a worker, in a step.
+        links: in virtual time.
+    """
+    found: dict[str, list[Json]] = {one.name: [] for one in methods}
+    for seed in seeds:
+        whole = plain.train(runs, seed)
+        for one in methods:
+            ours = one.train(runs, seed)
+            target = SLACK * whole.best
+            epoch, at = ours.reached(target), whole.reached(target)
+            assert at is not None, "its least loss is below the target"
+            late = min(whole.losses[: len(whole.losses) * 3 // 4])
+            row: Json = {
+                "best": ours.best,
+                "more": ours.best / whole.best - 1,
+                "still_falls": 1 - whole.best / late,
+                "all_fewer": whole.bytes_up / ours.bytes_up,
+                "epoch": epoch,
+            }
+            if epoch is not None:
+                way = _way(one, ours, runs.workers, epoch, elements, compute_s, links)
+                other = _way(plain, whole, runs.workers, at, elements, compute_s, links)
+                row |= {"up_mb": way.up_bytes / 1e6, "fewer": other.up_bytes / way.up_bytes}
+                for number_, _ in enumerate(links):
+                    row[f"seconds_{number_}"] = way.seconds[number_]
+                    row[f"sooner_{number_}"] = other.seconds[number_] / way.seconds[number_]
+                    row[f"utilisation_{number_}"] = way.utilisation[number_]
+            found[one.name].append(row)
+    return [{"method": name, **_together(of_seeds)} for name, of_seeds in found.items()]
+
+
+def _way(
+    method: Method,
+    came: Trained,
+    workers: int,
+    epoch: int,
+    elements: int,
+    compute_s: float,
+    links: Sequence[Link],
+) -> _Way:
+    """What it takes to an epoch."""
+    share = epoch / len(came.losses)
+    up_bytes = came.up_bytes[epoch - 1] if method.varies else share * came.bytes_up
+    rounds = share * came.steps / method.k
+    down_bytes = came.bytes_down * up_bytes / came.bytes_up
+    exchange = Exchange.measured(elements, workers, rounds, up_bytes, down_bytes)
+    took = [
+        step_s(
+            exchange,
+            [method.k * compute_s] * workers,
+            bytes_per_s=1e6 * link.mb_per_s,
+            latency_s=link.latency_ms / 1e3,
+        )
+        for link in links
+    ]
+    return _Way(
+        up_bytes=up_bytes / workers,
+        seconds=[rounds * one for one in took],
+        utilisation=[method.k * compute_s / one for one in took],
+    )
+
+
+def _together(of_seeds: Sequence[Json]) -> Json:
+    """Medians, least and most; of the target only where every seed reached it."""
+    together: Json = {"seeds": len(of_seeds), "of_seeds": list(of_seeds)}
+    together["reached"] = sum(one["epoch"] is not None for one in of_seeds)
+    names = [name for name in of_seeds[0] if name != "epoch" or together["reached"]]
+    for name in names:
+        if all(one.get(name) is not None for one in of_seeds):
+            together |= spread(name, [one[name] for one in of_seeds])
+    return together
+
+
+def tables(rows: Sequence[Json], plain: str, links: Sequence[Link]) -> list[Table | str]:
+    """Returns losses, bytes and seconds for a person.
+
+    Args:
+        rows: of `compare`.
+        plain: name of what the others stand beside.
+        links: as they were given to `compare`.
+    """
+    losses = columns(["method"], ["least loss", "of seeds", f"over {plain}", "of seeds"])
+    to_target = columns(["method"], ["reached", "epoch", "MB up", "fewer", "of seeds"])
+    titles = [title for one in links for title in (f"{one.mb_per_s:g} MB/s", "sooner", "of seeds")]
+    seconds = columns(["method"], [*titles, "computing"])
+    for row in rows:
+        percent = {f"more{end}": 100 * row[f"more{end}"] for end in ("", "_min", "_max")}
+        losses.add_row(row["method"], *shown(row, "best", 4), *shown(percent, "more", 2))
+        cells = [row["method"], f"{row['reached']} of {row['seeds']}"]
+        if row["reached"] < row["seeds"]:
+            to_target.add_row(*cells, "", "", "", "")
+            continue
+        epochs, up = f"{row['epoch']:g}", number(row["up_mb"], 2)
+        to_target.add_row(*cells, epochs, up, *shown(row, "fewer", 1))
+        cells = [row["method"]]
+        for at, _ in enumerate(links):
+            cells += [f"{row[f'seconds_{at}']:.1f}", *shown(row, f"sooner_{at}", 2)]
+        seconds.add_row(*cells, f"{100 * row[f'utilisation_{len(links) - 1}']:.0f}%")
+    falls = max(row["still_falls_max"] for row in rows)
+    requests = " and ".join(f"{one.latency_ms:g}" for one in dict.fromkeys(links))
+    return [
+        losses,
+        f"over {plain}: in percent, with the same seed. In the last quarter of its epochs {plain} "
+        f"comes lower by {100 * falls:.1f}% at most.",
+        to_target,
+        f"epoch, MB up (of a worker), fewer (bytes): to {SLACK:g} times the least loss of {plain}",
+        seconds,
+        f"seconds to that loss in virtual time, {requests} ms a request; computing: its share of "
+        "the time over the last link",
+    ]

@@ -1,0 +1,184 @@
+"""A small GPT over a slow link: local SGD, outer optimizers and their compression beside bsp.
+
+It learns letters of Python's standard library, of so few that bsp comes to a plateau: its least
+validation loss lies well before the end, and more steps make it worse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from examples.charlm import ALPHABET, beginning, standard_library
+from rich.table import Table
+from torch import nn
+from torch.nn import functional as F
+
+from benchmarks.parts.protocols.beside import Link, Method, compare, tables
+from benchmarks.parts.protocols.trained import Runs, Task
+from benchmarks.parts.spread import framed
+from dayfly.job import Job
+from dayfly.models import gpt, parameters_of
+
+Json = dict[str, Any]
+_WINDOW, _WIDTH, _LAYERS, _HEADS = 24, 32, 1, 4
+_BATCH, _STEPS_AN_EPOCH, _EPOCHS, _WARM_UP_STEPS = 32, 60, 12, 50
+_TRAIN_CHARACTERS, _VALIDATION_CHARACTERS = 40_000, 16_000
+PLAIN = "bsp"
+LINKS = (Link(mb_per_s=70.0, latency_ms=20.0), Link(mb_per_s=10.0, latency_ms=20.0))
+#: DiLoCo's outer optimizer, and SparseLoCo's.
+_DILOCO = {"outer": "nesterov", "outer_lr": 0.7, "outer_momentum": 0.9}
+_SPARSELOCO = {"outer": "momentum", "outer_lr": 1.0, "outer_momentum": 0.01}
+
+
+class Letters(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Windows x (T,) of a text, and y (T,): the letter that follows each of x's.
+
+    Args:
+        text: (n,) uint8.
+        windows: so many, each from anywhere, others in each epoch; None: one after another.
+    """
+
+    def __init__(self, text: torch.Tensor, windows: int | None) -> None:
+        self._text, self._windows = text.long(), windows
+
+    def __len__(self) -> int:
+        return self._windows or (len(self._text) - 1) // _WINDOW
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        at = index * _WINDOW
+        if self._windows is not None:
+            at = int(torch.randint(len(self._text) - _WINDOW, ()))
+        window = self._text[at : at + _WINDOW + 1]
+        return window[:-1], window[1:]
+
+
+def _data() -> tuple[Letters, Letters]:
+    train, validation = standard_library()
+    return (
+        Letters(beginning(train, _TRAIN_CHARACTERS), _STEPS_AN_EPOCH * _BATCH),
+        Letters(beginning(validation, _VALIDATION_CHARACTERS), None),
+    )
+
+
+def _adamw(rate: float, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.99), weight_decay=0.1)
+
+
+def _share(step: int) -> float:
+    """Of the rate: it rises evenly, and falls to 0 in half a cosine."""
+    if step < _WARM_UP_STEPS:
+        return (step + 1) / _WARM_UP_STEPS
+    done = (step - _WARM_UP_STEPS) / (_EPOCHS * _STEPS_AN_EPOCH - _WARM_UP_STEPS)
+    return 0.5 + 0.5 * math.cos(math.pi * min(done, 1.0))
+
+
+def _cosine(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, _share)
+
+
+def _model() -> nn.Module:
+    return gpt(
+        vocabulary=len(ALPHABET),
+        window=_WINDOW,
+        layers=_LAYERS,
+        width=_WIDTH,
+        heads=_HEADS,
+        tied=True,
+    )
+
+
+def _job(rate: float, scratch: Path) -> Job:
+    return Job(
+        model=_model,
+        data=_data,
+        loss=F.cross_entropy,
+        optimizer=partial(_adamw, rate),
+        scheduler=_cosine,
+        scheduler_every="step",
+        clip_norm=1.0,
+        batch_size=_BATCH,
+        epochs=_EPOCHS,
+    )
+
+
+def _batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randint(len(ALPHABET), (count, _WINDOW + 1))
+    return x[:, :-1], x[:, 1:]
+
+
+@cache
+def task(rate: float) -> Task:
+    """The GPT with an inner learning rate."""
+    facts = {
+        "model": [_WINDOW, _WIDTH, _LAYERS, _HEADS],
+        "characters": [_TRAIN_CHARACTERS, _VALIDATION_CHARACTERS],
+        "steps": [_BATCH, _STEPS_AN_EPOCH, _EPOCHS],
+        "rate": rate,
+    }
+    return Task(name="gpt", facts=facts, make=partial(_job, rate), batch=_batch)
+
+
+def _method(name: str, rate: float, **settings: Any) -> Method:
+    return Method(name=name, task=task(rate), settings=settings)
+
+
+def _local(name: str, rate: float, k: int, **settings: Any) -> Method:
+    return _method(name, rate, sync="local-sgd", k=k, **settings)
+
+
+#: Chosen by `choose`, with other seeds than those that are reported.
+_RATE = 2e-2
+_CHOSEN = (
+    _method(PLAIN, _RATE),
+    _local("average k 15", _RATE, 15),
+    _local("diloco k 15", _RATE, 15, **_DILOCO),
+    _local("diloco k 15 int8", _RATE, 15, **_DILOCO, compress="int8"),
+    _local("diloco k 15 int4", _RATE, 15, **_DILOCO, compress="int4"),
+    _local("sparseloco k 15 topk:0.05", _RATE, 15, **_SPARSELOCO, compress="topk:0.05"),
+)
+
+
+def _choices() -> list[Method]:
+    """What was tried: bsp's learning rate first, then ks, outer settings and fractions by it."""
+    made = [_method(f"bsp rate {rate:g}", rate) for rate in (5e-3, 1e-2, 2e-2)]
+    for k in (5, 15):
+        made.append(_local(f"average k {k}", _RATE, k))
+        for rate, momentum in ((0.7, 0.5), (0.7, 0.9)):
+            how = {"outer": "nesterov", "outer_lr": rate, "outer_momentum": momentum}
+            made.append(_local(f"nesterov {rate:g} {momentum:g} k {k}", _RATE, k, **how))
+        for fraction in (0.02, 0.05):
+            how = {**_SPARSELOCO, "compress": f"topk:{fraction:g}"}
+            made.append(_local(f"sparseloco topk:{fraction:g} k {k}", _RATE, k, **how))
+    return made
+
+
+def measure(runs: Runs, seeds: Sequence[int]) -> list[Json]:
+    """bsp, and what was chosen beside it."""
+    return _rows(runs, seeds, _CHOSEN[0], _CHOSEN)
+
+
+def choose(runs: Runs, seeds: Sequence[int]) -> list[Json]:
+    """What can be chosen, beside bsp."""
+    return _rows(runs, seeds, _method(PLAIN, _RATE), _choices())
+
+
+def table(rows: Sequence[Mapping[str, Any]], workers: int) -> Table:
+    """For a person."""
+    heading = (
+        f"GPT of {rows[0]['parameters']} parameters, {workers} workers, {_EPOCHS} epochs of "
+        f"{_STEPS_AN_EPOCH} steps of {_BATCH} windows; medians and extremes of "
+        f"{rows[0]['seeds']} seeds"
+    )
+    return framed(heading, *tables(list(map(dict, rows)), PLAIN, LINKS))
+
+
+def _rows(runs: Runs, seeds: Sequence[int], plain: Method, others: Sequence[Method]) -> list[Json]:
+    compute_s = plain.task.pass_s(runs.scratch, _BATCH // runs.workers)
+    parameters = parameters_of(_model())
+    found = compare(runs, plain, [plain, *others], seeds, parameters, compute_s, LINKS)
+    return [{"parameters": parameters, "compute_ms": 1e3 * compute_s, **row} for row in found]

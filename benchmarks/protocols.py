@@ -1,0 +1,87 @@
+"""`dayfly bench protocols`: what talking less costs and saves, by real training with several seeds.
+
+    lr    logistic regression and a linear SVM over sparse rows: MLLess's filter beside none
+    gpt   a small GPT over a slow link: local SGD and outer optimizers beside bsp
+
+Runs of a seed have the same first weights, batches and order, and take equally many samples. The
+settings of a method were chosen with other seeds than those that are reported (`--choose`). Bytes
+and losses are of real runs and do not depend on the machine's load; seconds are in virtual time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.machine import machine, machine_line
+from benchmarks.parts.protocols import gpt, linear
+from benchmarks.parts.protocols.trained import Runs
+from benchmarks.parts.scratch import scratch_of
+from benchmarks.parts.spread import framed
+from dayfly.errors import RequestError
+from dayfly.life.sessions import Session
+
+#: Each has `measure`, `choose` and `table`.
+PARTS: Mapping[str, ModuleType] = {"lr": linear, "gpt": gpt}
+_SEEDS, _CHOOSING_SEEDS = 5, 2
+#: The first seed that settings are chosen with.
+CHOOSING = 100
+
+
+def run(args: Sequence[str]) -> dict[str, Any]:
+    """Measure; returns the result, see `benchmarks/README.md`. Raises RunFailed if a run fails."""
+    asked = _arguments(args)
+    first, usual = (CHOOSING, _CHOOSING_SEEDS) if asked.choose else (0, _SEEDS)
+    seeds = range(first, first + (asked.seeds or usual))
+    on_what, parts = machine(), {}
+    with Session.open() as session:
+        runs = Runs(asked.keep, scratch_of(session), asked.workers)
+        for name in asked.only or PARTS:
+            part = PARTS[name]
+            parts[name] = (part.choose if asked.choose else part.measure)(runs, seeds)
+    return {
+        "machine": on_what,
+        "workers": asked.workers,
+        "seeds": list(seeds),
+        "choose": asked.choose,
+        "parts": parts,
+    }
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """The result for a person."""
+    below = [PARTS[name].table(rows, result["workers"]) for name, rows in result["parts"].items()]
+    return framed(machine_line(result["machine"]), *below)
+
+
+def _arguments(args: Sequence[str]) -> argparse.Namespace:
+    parser = new_parser("protocols", "What talking less costs and saves, by real training.")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--workers", type=int, default=4, metavar="N", help="3 or more (default 4)")
+    parser.add_argument("--seeds", type=int, metavar="N", help=f"default: {_SEEDS}")
+    parser.add_argument(
+        "--choose",
+        action="store_true",
+        help=f"try the settings to choose from, with seeds from {CHOOSING} on "
+        f"({_CHOOSING_SEEDS} unless --seeds says another number)",
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FILE",
+        help="write each run there as it ends, a line each, and do not repeat those that are there",
+    )
+    asked = parser.parse_args(args)
+    if asked.workers < 3:
+        raise RequestError(f"--workers {asked.workers}: give 3 or more")
+    if asked.seeds is not None and asked.seeds < 1:
+        raise RequestError(f"--seeds {asked.seeds}: give 1 or more")
+    if asked.keep is not None and not asked.keep.resolve().parent.is_dir():
+        raise RequestError(f"--keep {asked.keep}: there is no such directory; make it")
+    return asked

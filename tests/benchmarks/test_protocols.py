@@ -1,0 +1,126 @@
+"""The bench of protocols: seconds in virtual time, bytes of messages, and runs that are kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from benchmarks.parts.predictions import AllReduce
+from benchmarks.parts.protocols.beside import Link, Method, compare, tables
+from benchmarks.parts.protocols.trained import Runs, Task, Trained
+from benchmarks.parts.protocols.virtual import Exchange, step_s
+from rich.console import Console
+
+from benchmarks import protocols
+from dayfly.cli.demo import demo_job
+from dayfly.errors import RequestError
+from dayfly.wire.channels.kind import Abilities
+from dayfly.wire.keys import HEADER_BYTES
+from tests.benchmarks.left import scratch
+
+LINK = {"bytes_per_s": 10e6, "latency_s": 0.02}
+
+
+def test_a_step_is_what_computing_and_the_all_reduce_take() -> None:
+    exchange = Exchange(length=1_400_000)
+    alone = AllReduce(
+        name="scatter-reduce",
+        world_size=4,
+        size_bytes=5_600_000,
+        abilities=Abilities(in_flight=4),
+        **LINK,
+    )
+    assert step_s(exchange, [1.0] * 4, **LINK) == pytest.approx(1 + alone.virtual_s, rel=1e-3)
+
+
+def test_a_worker_that_lags_waits_for_nobody() -> None:
+    """The aggregator takes 3 parts and puts the sum; another computes longer, puts 1, takes 1."""
+    exchange = Exchange(length=1_000_000)  # 0.4 s a way
+    slow = [1.0, 3.0, 3.0, 3.0]
+    waits = step_s(exchange, slow, aggregators=1, **LINK)
+    lags = step_s(exchange, slow, aggregators=1, lag=True, **LINK)
+    assert lags == pytest.approx(3.0 + 0.4 + 0.4 + 2 * 0.02, rel=1e-3)
+    assert waits == pytest.approx(3.0 + 0.4 + 3 * 0.4 + 0.4 + 0.4 + 4 * 0.02, rel=1e-2)
+
+
+def test_a_runs_bytes_tell_what_messages_were() -> None:
+    """4 workers: of a contribution 3 shards up and 3 down; of sums one up and 3 down."""
+    shard, part, total = 250, 2, 3
+    up, down = 3 * shard * part + shard * total, 3 * shard * part + 3 * shard * total
+    assert Exchange.measured(1000, 4, 7, 7 * 4 * up, 7 * 4 * down) == Exchange(
+        length=1000, contribution=part, total=total
+    )
+    assert 4 * shard > HEADER_BYTES, "headers are in a run's bytes, and small beside shards"
+
+
+def _came(losses: list[float], bytes_up: int) -> Trained:
+    return Trained(
+        losses=losses,
+        accuracies=[],
+        train_losses=losses,
+        steps=100,
+        bytes_up=bytes_up,
+        up_bytes=[bytes_up * n / len(losses) for n in range(1, len(losses) + 1)],
+        bytes_down=2 * bytes_up,
+        requests=1,
+        train_s=1.0,
+        step_s=0.01,
+    )
+
+
+def test_bytes_to_the_plateau_are_of_the_first_epoch_that_is_within_a_hundredth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(name="made up", make=lambda _: demo_job(), batch=lambda n: (torch.ones(n), None))
+    plain = Method(name="plain", task=task)
+    less = Method(name="less", task=task, settings={"k": 10})
+    never = Method(name="never", task=task, settings={"k": 20})
+    by_k = {
+        1: _came([2.0, 1.005, 1.0, 1.0], 4000),
+        10: _came([2.0, 2.0, 1.5, 1.01], 400),
+        20: _came([2.0, 2.0, 2.0, 1.02], 200),
+    }
+    monkeypatch.setattr(Method, "train", lambda self, runs, seed: by_k[self.k])
+    links = [Link(mb_per_s=1e-3, latency_ms=0.0)]
+    rows = compare(Runs(None, tmp_path, 4), plain, [plain, less, never], [0], 100, 0.01, links)
+    ours, sooner, late = rows
+    assert (ours["epoch"], ours["fewer"], ours["sooner_0"]) == (2, 1.0, 1.0)
+    assert (sooner["epoch"], sooner["fewer"]) == (4, (4000 * 2 / 4) / 400)
+    assert sooner["more"] == pytest.approx(0.01)
+    assert (late["reached"], "fewer" in late) == (0, False)
+    page = io.StringIO()
+    for one in tables(rows, "plain", links):
+        Console(file=page, width=100).print(one)
+    assert "0 of 1" in page.getvalue()
+
+
+@pytest.mark.long
+def test_a_run_is_kept_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # benches beside have theirs elsewhere
+    job = replace(demo_job(), epochs=2)
+    task = Task(name="digits", make=lambda _: job, batch=lambda n: (torch.ones(n), None))
+    keep = tmp_path / "kept.jsonl"
+    first = Runs(keep, tmp_path, 2).train(task, 0, "", sync="local-sgd", k=20)
+    assert (first.steps, len(first.losses)) == (52, 2)
+    assert 0 < first.up_bytes[0] < first.up_bytes[1] == first.bytes_up
+    monkeypatch.setattr(Runs, "_train", lambda *_: pytest.fail("it is there"))
+    assert Runs(keep, tmp_path, 2).train(task, 0, "", sync="local-sgd", k=20) == first
+    assert scratch(tmp_path) == []
+
+
+def test_what_cannot_be_meant_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="--workers 2: give 3 or more"):
+        protocols.run(["--workers", "2"])
+    with pytest.raises(RequestError, match="--seeds 0: give 1 or more"):
+        protocols.run(["--seeds", "0"])
+    with pytest.raises(RequestError, match="there is no such directory"):
+        protocols.run(["--keep", str(tmp_path / "none" / "kept")])
+    other = tmp_path / "other"
+    other.write_text(f"{json.dumps({'of': 1})}\n")
+    with pytest.raises(RequestError, match="line 1 is no run of this bench"):
+        protocols.run(["--keep", str(other)])
