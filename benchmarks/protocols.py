@@ -1,7 +1,9 @@
 """`dayfly bench protocols`: what talking less costs and saves, by real training with several seeds.
 
-    lr    logistic regression and a linear SVM over sparse rows: MLLess's filter beside none
+    lr    logistic regression over sparse rows: MLLess's filter beside none
+    svm   a linear SVM over the same rows, likewise
     gpt   a small GPT over a slow link: local SGD and outer optimizers beside bsp
+    hap   FasDL's hybrid asynchronous protocol beside K-REDUCE and LambdaML's sums
 
 Runs of a seed have the same first weights, batches and order, and take equally many samples. The
 settings of a method were chosen with other seeds than those that are reported (`--choose`). Bytes
@@ -11,24 +13,51 @@ and losses are of real runs and do not depend on the machine's load; seconds are
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from rich.table import Table
 
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.machine import machine, machine_line
-from benchmarks.parts.protocols import gpt, linear
+from benchmarks.parts.protocols import gpt, hybrid, linear
 from benchmarks.parts.protocols.trained import Runs
 from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import framed
 from dayfly.errors import RequestError
 from dayfly.life.sessions import Session
 
-#: Each has `measure`, `choose` and `table`.
-PARTS: Mapping[str, ModuleType] = {"lr": linear, "gpt": gpt}
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the bench.
+
+    Args:
+        measure: rows of these runs and seeds.
+        choose: rows of the settings to choose from.
+        table: of rows and the number of workers, for a person.
+    """
+
+    measure: Callable[[Runs, Sequence[int]], list[dict[str, Any]]]
+    choose: Callable[[Runs, Sequence[int]], list[dict[str, Any]]]
+    table: Callable[[list[dict[str, Any]], int], Table]
+
+
+PARTS: Mapping[str, Part] = {
+    **{
+        kind: Part(
+            partial(linear.measure, kind),
+            partial(linear.choose, kind),
+            partial(linear.table, kind),
+        )
+        for kind in linear.CHOSEN
+    },
+    "gpt": Part(gpt.measure, gpt.choose, gpt.table),
+    "hap": Part(hybrid.measure, hybrid.measure, hybrid.table),
+}
 _SEEDS, _CHOOSING_SEEDS = 5, 2
 #: The first seed that settings are chosen with.
 CHOOSING = 100
@@ -37,7 +66,7 @@ CHOOSING = 100
 def run(args: Sequence[str]) -> dict[str, Any]:
     """Measure; returns the result, see `benchmarks/README.md`. Raises RunFailed if a run fails."""
     asked = _arguments(args)
-    first, usual = (CHOOSING, _CHOOSING_SEEDS) if asked.choose else (0, _SEEDS)
+    first, usual = (CHOOSING, _CHOOSING_SEEDS) if asked.choose else (asked.first_seed, _SEEDS)
     seeds = range(first, first + (asked.seeds or usual))
     on_what, parts = machine(), {}
     with Session.open() as session:
@@ -65,6 +94,7 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--workers", type=int, default=4, metavar="N", help="3 or more (default 4)")
     parser.add_argument("--seeds", type=int, metavar="N", help=f"default: {_SEEDS}")
+    parser.add_argument("--first-seed", type=int, default=0, metavar="N", help="default: 0")
     parser.add_argument(
         "--choose",
         action="store_true",
@@ -82,6 +112,8 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         raise RequestError(f"--workers {asked.workers}: give 3 or more")
     if asked.seeds is not None and asked.seeds < 1:
         raise RequestError(f"--seeds {asked.seeds}: give 1 or more")
+    if not 0 <= asked.first_seed < CHOOSING:
+        raise RequestError(f"--first-seed {asked.first_seed}: give 0 to {CHOOSING - 1}")
     if asked.keep is not None and not asked.keep.resolve().parent.is_dir():
         raise RequestError(f"--keep {asked.keep}: there is no such directory; make it")
     return asked

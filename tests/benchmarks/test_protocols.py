@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.parts.predictions import AllReduce
+from benchmarks.parts.protocols import hybrid
 from benchmarks.parts.protocols.beside import Link, Method, compare, tables
 from benchmarks.parts.protocols.trained import Runs, Task, Trained
 from benchmarks.parts.protocols.virtual import Exchange, step_s
@@ -58,6 +59,34 @@ def test_a_runs_bytes_tell_what_messages_were() -> None:
     assert 4 * shard > HEADER_BYTES, "headers are in a run's bytes, and small beside shards"
 
 
+def test_the_hybrid_protocol_stands_beside_scatter_reduce(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the settings of each method; its curve is made up, and hap's is an epoch later."""
+    runs = Runs(None, tmp_path, 4)
+
+    def came(self: Method, _: Runs, seed: int) -> Trained:
+        late = [2.0] if self.settings.get("sync") == "hap" else []
+        made = _came([*late, 2.0, hybrid.TARGET, hybrid.TARGET][:3], 100 + seed)
+        return replace(made, accuracies=[0.5, 0.9, 0.9])
+
+    monkeypatch.setattr(Method, "train", came)
+    rows = hybrid.measure(runs, [0, 1])
+    by_name = {row["method"]: row for row in rows}
+    assert set(by_name) == {
+        "scatter-reduce",
+        *(f"{how} K {k}" for how in ("k-reduce", "hap") for k in (1, 2)),
+    }
+    plain, lags = by_name["scatter-reduce"], by_name["hap K 1"]
+    assert (plain["epoch"], lags["epoch"], plain["sooner_0"]) == (2, 3, 1.0)
+    assert lags["steps_s"][0] < by_name["k-reduce K 1"]["steps_s"][0]
+    faster = plain["steps_s"][0] / lags["steps_s"][0]
+    assert lags["sooner_0"] == pytest.approx(faster * 2 / 3)
+    page = io.StringIO()
+    Console(file=page, width=80).print(hybrid.table(rows, 4))
+    assert "…" not in page.getvalue(), "it fits into a terminal"
+
+
 def _came(losses: list[float], bytes_up: int) -> Trained:
     return Trained(
         losses=losses,
@@ -95,8 +124,9 @@ def test_bytes_to_the_plateau_are_of_the_first_epoch_that_is_within_a_hundredth(
     assert (late["reached"], "fewer" in late) == (0, False)
     page = io.StringIO()
     for one in tables(rows, "plain", links):
-        Console(file=page, width=100).print(one)
+        Console(file=page, width=80).print(one)
     assert "0 of 1" in page.getvalue()
+    assert "…" not in page.getvalue(), "it fits into a terminal"
 
 
 @pytest.mark.long
@@ -118,6 +148,8 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(tmp_path: Path) ->
         protocols.run(["--workers", "2"])
     with pytest.raises(RequestError, match="--seeds 0: give 1 or more"):
         protocols.run(["--seeds", "0"])
+    with pytest.raises(RequestError, match="--first-seed 100: give 0 to 99"):
+        protocols.run(["--first-seed", "100"])
     with pytest.raises(RequestError, match="there is no such directory"):
         protocols.run(["--keep", str(tmp_path / "none" / "kept")])
     other = tmp_path / "other"

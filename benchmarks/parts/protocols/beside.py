@@ -174,32 +174,35 @@ def tables(rows: Sequence[Json], plain: str, links: Sequence[Link]) -> list[Tabl
         plain: name of what the others stand beside.
         links: as they were given to `compare`.
     """
-    losses = columns(["method"], ["least loss", "of seeds", f"over {plain}", "of seeds"])
-    to_target = columns(["method"], ["reached", "epoch", "MB up", "fewer", "of seeds"])
-    titles = [title for one in links for title in (f"{one.mb_per_s:g} MB/s", "sooner", "of seeds")]
-    seconds = columns(["method"], [*titles, "computing"])
+    losses = columns(["method"], ["least loss", f"over {plain}, %", "least to most"])
+    to_target = columns(["method"], ["reached", "epoch", "MB up", "fewer", "least to most"])
+    seconds = columns(["method"], ["MB/s", "s", "sooner", "least to most", "computing"])
     for row in rows:
         percent = {f"more{end}": 100 * row[f"more{end}"] for end in ("", "_min", "_max")}
-        losses.add_row(row["method"], *shown(row, "best", 4), *shown(percent, "more", 2))
+        losses.add_row(row["method"], number(row["best"], 4), *shown(percent, "more", 2))
         cells = [row["method"], f"{row['reached']} of {row['seeds']}"]
         if row["reached"] < row["seeds"]:
             to_target.add_row(*cells, "", "", "", "")
             continue
         epochs, up = f"{row['epoch']:g}", number(row["up_mb"], 2)
         to_target.add_row(*cells, epochs, up, *shown(row, "fewer", 1))
-        cells = [row["method"]]
-        for at, _ in enumerate(links):
-            cells += [f"{row[f'seconds_{at}']:.1f}", *shown(row, f"sooner_{at}", 2)]
-        seconds.add_row(*cells, f"{100 * row[f'utilisation_{len(links) - 1}']:.0f}%")
+    for at, one in enumerate(links):
+        for row in rows:
+            if row["reached"] == row["seeds"]:
+                seconds.add_row(
+                    row["method"],
+                    f"{one.mb_per_s:g}",
+                    number(row[f"seconds_{at}"], 1),
+                    *shown(row, f"sooner_{at}", 2),
+                    f"{100 * row[f'utilisation_{at}']:.0f}%",
+                )
+        seconds.add_section()
     falls = max(row["still_falls_max"] for row in rows)
-    requests = " and ".join(f"{one.latency_ms:g}" for one in dict.fromkeys(links))
     return [
         losses,
-        f"over {plain}: in percent, with the same seed. In the last quarter of its epochs {plain} "
-        f"comes lower by {100 * falls:.1f}% at most.",
+        f"In the last quarter of its epochs {plain} comes lower by {100 * falls:.1f}% at most.",
         to_target,
-        f"epoch, MB up (of a worker), fewer (bytes): to {SLACK:g} times the least loss of {plain}",
+        f"to {SLACK:g} times the least loss of {plain}; MB up: of a worker; fewer: bytes",
         seconds,
-        f"seconds to that loss in virtual time, {requests} ms a request; computing: its share of "
-        "the time over the last link",
+        f"to that loss in virtual time, {links[0].latency_ms:g} ms a request; computing: its share",
     ]

@@ -30,8 +30,9 @@ _BATCH, _STEPS_AN_EPOCH, _EPOCHS, _WARM_UP_STEPS = 32, 60, 12, 50
 _TRAIN_CHARACTERS, _VALIDATION_CHARACTERS = 40_000, 16_000
 PLAIN = "bsp"
 LINKS = (Link(mb_per_s=70.0, latency_ms=20.0), Link(mb_per_s=10.0, latency_ms=20.0))
-#: DiLoCo's outer optimizer, and SparseLoCo's.
+#: DiLoCo's outer optimizer, the same with less momentum, as there are few rounds, and SparseLoCo's.
 _DILOCO = {"outer": "nesterov", "outer_lr": 0.7, "outer_momentum": 0.9}
+_NESTEROV = {**_DILOCO, "outer_momentum": 0.5}
 _SPARSELOCO = {"outer": "momentum", "outer_lr": 1.0, "outer_momentum": 0.01}
 
 
@@ -136,10 +137,10 @@ _RATE = 2e-2
 _CHOSEN = (
     _method(PLAIN, _RATE),
     _local("average k 15", _RATE, 15),
-    _local("diloco k 15", _RATE, 15, **_DILOCO),
-    _local("diloco k 15 int8", _RATE, 15, **_DILOCO, compress="int8"),
-    _local("diloco k 15 int4", _RATE, 15, **_DILOCO, compress="int4"),
-    _local("sparseloco k 15 topk:0.05", _RATE, 15, **_SPARSELOCO, compress="topk:0.05"),
+    _local("nesterov k 15", _RATE, 15, **_NESTEROV),
+    _local("nesterov k 15 int8", _RATE, 15, **_NESTEROV, compress="int8"),
+    _local("nesterov k 15 int4", _RATE, 15, **_NESTEROV, compress="int4"),
+    _local("sparseloco k 5 topk:0.05", _RATE, 5, **_SPARSELOCO, compress="topk:0.05"),
 )
 
 
@@ -154,6 +155,9 @@ def _choices() -> list[Method]:
         for fraction in (0.02, 0.05):
             how = {**_SPARSELOCO, "compress": f"topk:{fraction:g}"}
             made.append(_local(f"sparseloco topk:{fraction:g} k {k}", _RATE, k, **how))
+    for k in (15, 30, 60):
+        how = {**_NESTEROV, "compress": "int4"}
+        made.append(_local(f"nesterov 0.7 0.5 int4 k {k}", _RATE, k, **how))
     return made
 
 
