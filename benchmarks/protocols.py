@@ -56,7 +56,7 @@ PARTS: Mapping[str, Part] = {
         for kind in linear.CHOSEN
     },
     "gpt": Part(gpt.measure, gpt.choose, gpt.table),
-    "hap": Part(hybrid.measure, hybrid.measure, hybrid.table),
+    "hap": Part(hybrid.measure, hybrid.choose, hybrid.table),
 }
 _SEEDS, _CHOOSING_SEEDS = 5, 2
 #: The first seed that settings are chosen with.

@@ -7,17 +7,22 @@ requests to the store are beside them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from rich.table import Table
+from torch import nn
 
 from benchmarks.parts.protocols.beside import Link, Method
 from benchmarks.parts.protocols.trained import Runs, Task
 from benchmarks.parts.protocols.virtual import Exchange, step_s
 from benchmarks.parts.spread import columns, framed, number, shown, spread
 from dayfly.cli.demo import demo_job
+from dayfly.job import Job
 from dayfly.models import digits_cnn, parameters_of
 
 Json = dict[str, Any]
@@ -32,26 +37,60 @@ def _batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(count, 1, 8, 8), torch.randint(10, (count,))
 
 
-TASK = Task(name="digits", facts={"batch": _BATCH}, make=lambda _: demo_job(), batch=_batch)
+def _sgd(rate: float, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=rate, momentum=0.9)
+
+
+def _job(rate: float, _: Path) -> Job:
+    return replace(demo_job(), optimizer=partial(_sgd, rate))
+
+
+@cache
+def task(rate: float) -> Task:
+    """The demo's job with a learning rate."""
+    facts = {"batch": _BATCH, "rate": rate}
+    return Task(name="digits", facts=facts, make=partial(_job, rate), batch=_batch)
+
+
+#: Learning rates by protocol, of `_RATES`: by `choose`, with other seeds than are reported.
+_RATE = {"bsp": 0.1, "hap": 0.03}
+_RATES = (0.1, 0.05, 0.03)
+
+
+def _method(how: str, k: int, rate: float, name: str) -> Method:
+    if not k:
+        return Method(name=name, task=task(rate), settings={"collective": how})
+    sync = "hap" if how == "hap" else "bsp"
+    settings = {"collective": "k-reduce", "aggregators": k, "sync": sync}
+    return Method(name=name, task=task(rate), settings=settings)
 
 
 def _methods(workers: int) -> list[Method]:
     """LambdaML's two sums, k-reduce with half of the workers, and the hybrid protocol."""
-    made = [Method(name="scatter-reduce", task=TASK, settings={"collective": "scatter-reduce"})]
-    for how, sync in (("k-reduce", "bsp"), ("hap", "hap")):
-        for k in (1, workers // 2):
-            settings = {"collective": "k-reduce", "aggregators": k, "sync": sync}
-            made.append(Method(name=f"{how} K {k}", task=TASK, settings=settings))
+    made = [_method("scatter-reduce", 0, _RATE["bsp"], "scatter-reduce")]
+    for how, rate in (("k-reduce", _RATE["bsp"]), ("hap", _RATE["hap"])):
+        made += [_method(how, k, rate, f"{how} K {k}") for k in (1, workers // 2)]
     return made
 
 
 def measure(runs: Runs, seeds: Sequence[int]) -> list[Json]:
-    """A row a way to sum; nothing was chosen but what the demo has."""
+    """A row a way to sum."""
+    return _rows(runs, seeds, _methods(runs.workers))
+
+
+def choose(runs: Runs, seeds: Sequence[int]) -> list[Json]:
+    """Learning rates of scatter-reduce, which has the curve of k-reduce, and of hap."""
+    hows = (("scatter-reduce", 0), ("hap", 1))
+    tried = [_method(how, k, rate, f"{how} rate {rate:g}") for how, k in hows for rate in _RATES]
+    return _rows(runs, seeds, tried)
+
+
+def _rows(runs: Runs, seeds: Sequence[int], methods: Sequence[Method]) -> list[Json]:
     n = runs.workers
-    compute_s = TASK.pass_s(runs.scratch, _BATCH // n)
+    compute_s = methods[0].task.pass_s(runs.scratch, _BATCH // n)
     exchange, rows = Exchange(length=parameters_of(digits_cnn())), []
     plain: list[Json] = []
-    for method in _methods(n):
+    for method in methods:
         steps_s = [
             step_s(
                 exchange,
