@@ -156,13 +156,12 @@ def _way(
 
 
 def _together(of_seeds: Sequence[Json]) -> Json:
-    """Medians, least and most; of the target only where every seed reached it."""
-    together: Json = {"seeds": len(of_seeds), "of_seeds": list(of_seeds)}
-    together["reached"] = sum(one["epoch"] is not None for one in of_seeds)
-    names = [name for name in of_seeds[0] if name != "epoch" or together["reached"]]
-    for name in names:
-        if all(one.get(name) is not None for one in of_seeds):
-            together |= spread(name, [one[name] for one in of_seeds])
+    """Medians, least and most; of the way to the target of those seeds that came there."""
+    came = [one for one in of_seeds if one["epoch"] is not None]
+    together: Json = {"seeds": len(of_seeds), "reached": len(came), "of_seeds": list(of_seeds)}
+    for name in (came or of_seeds)[0]:
+        found = [one[name] for one in of_seeds if one.get(name) is not None]
+        together |= spread(name, found) if found else {}
     return together
 
 
@@ -174,21 +173,22 @@ def tables(rows: Sequence[Json], plain: str, links: Sequence[Link]) -> list[Tabl
         plain: name of what the others stand beside.
         links: as they were given to `compare`.
     """
-    losses = columns(["method"], ["least loss", f"over {plain}, %", "least to most"])
+    losses = columns(["method"], ["least loss", f"over {plain}, %", "least to most", "fewer"])
     to_target = columns(["method"], ["reached", "epoch", "MB up", "fewer", "least to most"])
     seconds = columns(["method"], ["MB/s", "s", "sooner", "least to most", "computing"])
     for row in rows:
         percent = {f"more{end}": 100 * row[f"more{end}"] for end in ("", "_min", "_max")}
-        losses.add_row(row["method"], number(row["best"], 4), *shown(percent, "more", 2))
+        fewer = number(row["all_fewer"], 1)
+        losses.add_row(row["method"], number(row["best"], 4), *shown(percent, "more", 2), fewer)
         cells = [row["method"], f"{row['reached']} of {row['seeds']}"]
-        if row["reached"] < row["seeds"]:
+        if not row["reached"]:
             to_target.add_row(*cells, "", "", "", "")
             continue
         epochs, up = f"{row['epoch']:g}", number(row["up_mb"], 2)
         to_target.add_row(*cells, epochs, up, *shown(row, "fewer", 1))
     for at, one in enumerate(links):
         for row in rows:
-            if row["reached"] == row["seeds"]:
+            if row["reached"]:
                 seconds.add_row(
                     row["method"],
                     f"{one.mb_per_s:g}",
@@ -200,9 +200,11 @@ def tables(rows: Sequence[Json], plain: str, links: Sequence[Link]) -> list[Tabl
     falls = max(row["still_falls_max"] for row in rows)
     return [
         losses,
-        f"In the last quarter of its epochs {plain} comes lower by {100 * falls:.1f}% at most.",
+        f"fewer: bytes of the whole run. In the last quarter of its epochs {plain} comes lower by "
+        f"{100 * falls:.1f}% at most.",
         to_target,
-        f"to {SLACK:g} times the least loss of {plain}; MB up: of a worker; fewer: bytes",
+        f"to {SLACK:g} times the least loss of {plain}, of the seeds that reached it; MB up: of a "
+        "worker",
         seconds,
         f"to that loss in virtual time, {links[0].latency_ms:g} ms a request; computing: its share",
     ]

@@ -163,7 +163,7 @@ def _choices() -> list[Method]:
 
 def measure(runs: Runs, seeds: Sequence[int]) -> list[Json]:
     """bsp, and what was chosen beside it."""
-    return _rows(runs, seeds, _CHOSEN[0], _CHOSEN)
+    return _rows(runs, seeds, _CHOSEN[0], _CHOSEN[1:])
 
 
 def choose(runs: Runs, seeds: Sequence[int]) -> list[Json]:
