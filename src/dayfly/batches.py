@@ -225,7 +225,12 @@ class MicroBatch:
 
 
 def micro_batches(
-    samples: int, replica: int, replicas: int, parts: int, leaves: int | None = None
+    samples: int,
+    replica: int,
+    replicas: int,
+    parts: int,
+    leaves: int | None = None,
+    weights: tuple[int, ...] = (),
 ) -> tuple[MicroBatch, ...]:
     """A replica's share of a batch of so many samples, in `parts`; without those that are empty.
 
@@ -234,9 +239,10 @@ def micro_batches(
     Args:
         leaves: of the batch, of which the replica has some in a row, each of them a micro-batch;
             None: its share is cut in `parts`.
+        weights: of the replicas, as of `share`.
     """
     if leaves is None:
-        whole = share(samples, replica, replicas)
+        whole = share(samples, replica, replicas, weights)
         sizes = [len(share(len(whole), number, parts)) for number in range(parts)]
     else:
         sizes = [len(share(samples, leaf, leaves)) for leaf in share(leaves, replica, replicas)]

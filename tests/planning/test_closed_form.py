@@ -13,8 +13,9 @@ import pytest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.configuration import Configuration
+from dayfly.planning.epochs import round_of
 from dayfly.planning.plan import Prediction
-from dayfly.planning.predict import predict, round_of
+from dayfly.planning.predict import predict
 from dayfly.planning.profile import Affine, Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.timing import volume
@@ -157,9 +158,51 @@ def hosted(random: Random) -> tuple[Profile, Configuration]:
     return replace(made, host=HostLink(functions=functions, bytes_per_s=rate)), asked
 
 
+def unequal(random: Random) -> tuple[Profile, Configuration]:
+    """Workers with shares and memory of their own, by bsp or hap; functions of half the memory
+    compute half as fast, and send as fast as the others or half as fast."""
+    made, asked = drawn(random)
+    whole, members = made.sizes[0], random.randint(2, 8)
+    part = random.choice([1.0, 1.0, 0.5])
+    up, down = (
+        replace(way, peak_bytes_per_s=way.peak_bytes_per_s.times(part))
+        for way in (whole.up, whole.down)
+    )
+    half = replace(
+        whole,
+        memory_mib=512,
+        forward=tuple(line.times(2) for line in whole.forward),
+        backward=tuple(line.times(2) for line in whole.backward),
+        up=up,
+        down=down,
+    )
+    k, sizes = random.randint(1, members), tuple[int, ...]((1024,))
+    if random.random() < 0.5:
+        sizes = tuple(random.choice([512, 1024]) for _ in range(members))
+    lagging = k < members and made.channel != "ps://" and random.random() < 0.7
+    name = "push-pull" if made.channel == "ps://" else random.choice(["k-reduce", "overlapped"])
+    return replace(made, sizes=(half, whole)), replace(
+        asked,
+        workers=members,
+        replicas=members,
+        cut=(),
+        schedule="fill-drain",
+        memory_mib=sizes,
+        shares=tuple(random.choice([1, 1, 2, 4]) for _ in range(members)),
+        sync="hap" if lagging else "bsp",
+        collective="k-reduce" if lagging else name,
+        aggregators=k if lagging or name == "k-reduce" else None,
+        batch_size=12 * members,
+    )
+
+
 @pytest.mark.parametrize(
     ("draw", "mean_error", "worst_error"),
-    [(drawn, MEAN_ERROR, WORST_ERROR), (hosted, HOSTED_MEAN_ERROR, HOSTED_WORST_ERROR)],
+    [
+        (drawn, MEAN_ERROR, WORST_ERROR),
+        (hosted, HOSTED_MEAN_ERROR, HOSTED_WORST_ERROR),
+        (unequal, MEAN_ERROR, WORST_ERROR),
+    ],
 )
 def test_closed_forms_are_as_near_to_virtual_time_as_the_docs_say(
     draw: Callable[[Random], tuple[Profile, Configuration]], mean_error: float, worst_error: float

@@ -184,9 +184,15 @@ def profile(
     *("channel", "sync", "k", "outer", "outer_lr", "outer_momentum", "fragments", "overlap"),
     *("aggregators", "compress"),
     *("virtual_workers", "cut", "replicas", "schedule", "target_loss", "target_accuracy"),
-    *("stage_memory", "lifetime", "cold_start", "checkpoint_every"),
+    *("stage_memory", "shares", "lifetime", "cold_start", "checkpoint_every"),
     workers=Flag(str, "Functions at once.", "1", metavar="N,N,..."),
     memory=Flag(str, "A function's memory, in MiB.", "all of the profile's", metavar="MIB,MIB,..."),
+    each_memory=Flag(
+        str,
+        "Each worker's memory, where they differ, in MiB.",
+        "all are alike",
+        metavar="MIB,MIB,...",
+    ),
     collective=Flag(
         str,
         "All-reduce algorithms, as of dayfly train.",

@@ -17,6 +17,7 @@ from dayfly.cli.flags import function_settings, training_settings
 from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
+from dayfly.planning.configuration import Configuration
 from dayfly.planning.function_kinds import memory_label
 from dayfly.planning.intervals import how_sure
 from dayfly.planning.memory import misfits
@@ -26,6 +27,8 @@ from dayfly.runs.plans import configuration_of, limits_of, settings_of, write_pl
 from dayfly.runs.predict import own_store
 from dayfly.runs.predict import predict as predict_one
 
+#: Settings that say the memory of functions apart.
+_OWN_MEMORY = {"stage_memory_mib", "each_memory_mib"}
 #: Settings of which several may be asked for at once, with the heads of their columns.
 _HEADS = {
     "workers": "workers",
@@ -48,6 +51,10 @@ def asked(context: typer.Context) -> tuple[dict[str, Any], dict[str, Sequence[An
             flag = f"--{name.replace('_', '-')}"
             setting = "memory_mib" if name == "memory" else name
             several[setting] = numbers(flag, text, example)
+    if (text := context.params["each_memory"]) is not None:
+        given["each_memory_mib"] = numbers("--each-memory", text, "1769,885,885")
+        if "memory_mib" in several:
+            raise RequestError("--memory and --each-memory: give one of them")
     if (names := context.params["collective"]) is not None:
         several["collective"] = names.split(",")
     return {name: value for name, value in given.items() if name not in several}, several
@@ -141,7 +148,7 @@ def _rows(
     store: str | None,
 ) -> Iterator[Plan]:
     lists = dict(several)
-    if "memory_mib" not in lists and "stage_memory_mib" not in given:
+    if "memory_mib" not in lists and not given.keys() & _OWN_MEMORY:
         lists["memory_mib"] = [size.memory_mib for size in profile.sizes]
     for values in product(*lists.values()):
         asked = {**given, **dict(zip(lists, values, strict=True))}
@@ -152,7 +159,8 @@ def _flags(
     several: Mapping[str, Sequence[Any]], profile: Profile, given: Mapping[str, Any]
 ) -> list[str]:
     names = [name for name, values in several.items() if len(values) > 1]
-    if "memory_mib" not in several and "stage_memory_mib" not in given and len(profile.sizes) > 1:
+    own = given.keys() & _OWN_MEMORY
+    if "memory_mib" not in several and not own and len(profile.sizes) > 1:
         names.append("memory_mib")
     return [f"--{name.removesuffix('_mib').replace('_', '-')}" for name in names]
 
@@ -205,7 +213,7 @@ def _print_one(plan: Plan, store: str | None) -> None:
         "bill": f"${said.cost_usd:.8f} as on {said.price_list}, store {store or 'free'}: "
         f"{said.billed_s:.1f} s billed, {said.gb_s:.1f} GB-s",
         "": dollars,
-        "memory": _memory(said, limits),
+        "memory": _memory(said, limits, asked),
         **_on_gpu(plan, said),
         "step's traffic": _moved(said.step_volume),
         "run's traffic": _moved(said.run_volume),
@@ -227,17 +235,32 @@ def _functions(plan: Plan) -> str:
             f"{settings.algorithm}"
         )
     how = f"{asked.sync}, {settings.algorithm}" if asked.workers > 1 else asked.sync
-    return f"{asked.workers} of {memory_label(asked.memory_mib[0])}, {how}"
+    if asked.aggregators is not None:
+        how += f" at {asked.aggregators}"
+    if asked.shares:
+        how += f", shares {','.join(map(str, asked.shares))}"
+    sizes = dict.fromkeys(asked.memory_mib)
+    return f"{asked.workers} of {', '.join(map(memory_label, sizes))}, {how}"
 
 
-def _memory(said: Prediction, limits: Sequence[int | None]) -> str:
+def _memory(said: Prediction, limits: Sequence[int | None], c: Configuration) -> str:
     words = []
-    for stage, (peak, limit) in enumerate(zip(said.memory_mib, limits, strict=True)):
+    for kind, (peak, limit) in enumerate(zip(said.memory_mib, limits, strict=True)):
         of = "" if limit is None else f" of {limit}"
-        name = f"stage {stage}: " if len(limits) > 1 else ""
+        name = f"{_kind(c, kind)}: " if len(limits) > 1 else ""
         wrong = ", DOES NOT FIT" if limit is not None and peak > limit else ""
         words.append(f"{name}{peak:.0f}{of} MiB{wrong}")
     return "; ".join(words)
+
+
+def _kind(c: Configuration, kind: int) -> str:
+    """A stage, or workers that are alike."""
+    if c.cut:
+        return f"stage {kind}"
+    ranks = c.kinds[kind]
+    whole = len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1
+    named = f"{ranks[0]} to {ranks[-1]}" if whole else ", ".join(map(str, ranks))
+    return f"rank{'s' * (len(ranks) > 1)} {named}"
 
 
 def _on_gpu(plan: Plan, said: Prediction) -> dict[str, str]:

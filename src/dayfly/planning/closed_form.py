@@ -20,11 +20,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dayfly.batches import BLOCK_NUMBERS, share
+from dayfly.batches import BLOCK_NUMBERS
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged
+from dayfly.planning.closed_form_kinds import many_unequal
+from dayfly.planning.closed_form_sums import (
+    begins_s,
+    passes_s,
+    shared_out,
+    steps_of_parts,
+    sum_of,
+    summed_s,
+    whole_s,
+)
 from dayfly.planning.configuration import (
-    ITEM_BYTES,
     Configuration,
     elements,
     flat,
@@ -33,13 +42,12 @@ from dayfly.planning.configuration import (
     stage_range,
     stage_size,
 )
-from dayfly.planning.function_times import cut_backward, passed, slowest
+from dayfly.planning.function_times import cut_backward, slowest
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import ChannelModel, travelling_bytes
+from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together, volume
-from dayfly.wire.collectives import SMALL_SUM, collective
-from dayfly.wire.collectives.cost import AllReduce, Cost
-from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.collectives import SMALL_SUM
+from dayfly.wire.collectives.cost import Cost
 from dayfly.wire.leaves import leaves_of
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import HostLink, Rank, Shared
@@ -48,49 +56,14 @@ from dayfly.wire.streams import HostLink, Rank, Shared
 MOST_SIMULATED = 64
 
 
-def sum_of(
-    algorithm: str,
-    aggregators: int | None,
-    members: int,
-    length: int,
-    means: ChannelModel,
-    size: SizeProfile,
-    codec: str = "none",
-    itemsize: int = ITEM_BYTES,
-    groups: int = 1,
-    first: int = 0,
-    virtual_workers: int | None = None,
-) -> Cost:
-    """Returns what the all-reduce of `length` elements takes, on functions of one size.
-
-    Raises:
-        RequestError: the algorithm is not known, or states no cost and has too many members.
-    """
-    part_bytes = sum_bytes = None
-    if codec != "none":
-        part_bytes, sum_bytes = (
-            travelling_bytes(codec, members, length, total) for total in (False, True)
-        )
-    asked = AllReduce(
-        members=members,
-        length=length,
-        link=means.link(size),
-        itemsize=itemsize,
-        travelling_bytes=part_bytes,
-        sum_bytes=sum_bytes,
-        groups=groups,
-        first=first,
-    )
-    how = collective(algorithm, aggregators, members, virtual_workers)
-    return cost_of(algorithm, how, asked)
-
-
 def many_step(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> tuple[Steps, Sequence[StoreTraffic]]:
-    """A round, which is a step of bsp, and what each worker moves: an equal part."""
+    """A round, which is a step of bsp, and what each worker moves: an equal part of its role's."""
     if c.cut:
         return _staged_step(profile, c, means, batches)
+    if len(c.kinds) > 1:
+        return many_unequal(profile, c, means, batches[0])
     local = c.protocol.averages
     passes = c.pieces * (len(batches) if local else 1)
     size = slowest(stage_size(profile, c, 0), c.workers, passes)
@@ -128,11 +101,10 @@ def many_step(
         compute_s = _passes_s(size, c, batches[0])
         compute_s += data_parallel.adding_s(size, c, leaves, buffer)
         mine = -(-batches[0] // c.workers)
-        samples = -(-mine // c.pieces)
-        pieces = cut_backward(size.backward, samples, buffer.whole_after)
-        reduced_s = _reduced_s(compute_s, pieces, summed)
+        begin = whole_s(size, buffer, compute_s, -(-mine // c.pieces))
+        reduced_s = summed_s(begin, summed)
         overhead_s = apply_s + size.step_s.value
-    return _steps(compute_s, reduced_s, overhead_s), _shared(summed, c.workers)
+    return steps_of_parts(compute_s, reduced_s, overhead_s), shared_out(summed, c.workers)
 
 
 def many_validation(
@@ -149,16 +121,20 @@ def many_validation(
             seconds += one.count * timed(one.ranks, 1, lambda number: False, beside).step_s
             moved = [moved_by(rank, means) for rank in one.ranks for _ in range(c.replicas)]
             numbers = BLOCK_NUMBERS * c.replicas * c.micro_batches
-            tail = _shared([_tail(numbers, c, means, size)], c.workers)
+            tail = shared_out([_tail(numbers, c, means, size)], c.workers)
             once = [together(pair) for pair in zip(moved, tail, strict=True)]
             for _ in range(one.count):
                 found = [together(pair) for pair in zip(found, once, strict=True)]
         return seconds, found
-    size = stage_size(profile, c, 0)
-    seconds = data_parallel.validating_s(size, profile.validation_samples, c.batch_size, c.workers)
-    numbers = data_parallel.summed_numbers(profile, c.batch_size)
-    summed = sum_of(c.collective, c.aggregators, c.workers, numbers, means, size, itemsize=8)
-    return seconds + summed.seconds, _shared([summed], c.workers)
+    sizes = [stage_size(profile, c, kind) for kind in range(len(c.kinds))]
+    samples = profile.validation_samples
+    seconds = max(
+        data_parallel.validating_s(size, samples, c.batch_size, c.workers) for size in sizes
+    )
+    length = data_parallel.summed_numbers(profile, c.batch_size)
+    how = c.collective, c.aggregators, c.workers, length, means
+    sums = [sum_of(*how, size, itemsize=8) for size in sizes]
+    return seconds + max(one.seconds for one in sums), shared_out(sums[:1], c.workers)
 
 
 def many_requests(
@@ -208,8 +184,8 @@ def _staged_step(
         pieces = cut_backward(backward, last, buffer.whole_after)
         *before_s, ended_s = (max(stream.done_s) for stream in moments)
         applying_s = ended_s - max(before_s)
-        step_s = max(step_s, _reduced_s(before_s[0], pieces, summed) + applying_s)
-        begin.append(_whole_s(before_s[0], pieces, len(summed)))
+        begin.append(begins_s(before_s[0], pieces, len(summed)))
+        step_s = max(step_s, summed_s(begin[-1], summed) + applying_s)
         end.append(applying_s)
     if means.shared.host is not None:
         step_s = max(step_s, _hosts_s(means.shared.host, c.replicas, begin, sums) + min(end))
@@ -261,26 +237,10 @@ def _staged_moved(
     moved = [
         together((moved_by(rank, means), one))
         for rank, summed in zip(ranks, sums, strict=True)
-        for one in _shared(summed, c.replicas)
+        for one in shared_out(summed, c.replicas)
     ]
     tail = _tail(staged.TAIL, c, means, stage_size(profile, c, 0))
-    return [together(pair) for pair in zip(moved, _shared([tail], c.workers), strict=True)]
-
-
-def _reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Cost]) -> float:
-    """When all buckets are summed: their bytes go one after another over one link, while one's
-    latencies are another's transfers, and one's uploads another's downloads."""
-    reduced_s = later_s = 0.0
-    begin = _whole_s(compute_s, pieces, len(sums))
-    for whole_s, one in zip(reversed(begin), reversed(sums), strict=True):
-        reduced_s = max(reduced_s, whole_s + one.seconds, whole_s + one.carried_s + later_s)
-        later_s += one.busiest_s
-    return reduced_s
-
-
-def _whole_s(compute_s: float, pieces: Sequence[float], buckets: int) -> list[float]:
-    """When each bucket is whole: a piece of the backward pass after the one before it."""
-    return [compute_s - sum(pieces[number + 1 :]) for number in range(buckets)]
+    return [together(pair) for pair in zip(moved, shared_out([tail], c.workers), strict=True)]
 
 
 def _carried_s(begun: Sequence[tuple[float, float]]) -> float:
@@ -370,35 +330,4 @@ def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile)
 
 def _passes_s(size: SizeProfile, c: Configuration, batch: int) -> float:
     """Seconds of the worker with most samples."""
-    mine = -(-batch // c.workers)
-    micros = [len(share(mine, part, c.pieces)) for part in range(c.pieces)]
-    return sum(
-        size.data(n) + passed(size.forward, n) + passed(size.backward, n) for n in micros if n
-    )
-
-
-def _steps(compute_s: float, reduced_s: float, overhead_s: float) -> Steps:
-    return Steps(
-        step_s=reduced_s + overhead_s,
-        breakdown={
-            "compute": compute_s,
-            "overhead": overhead_s,
-            "transfer": reduced_s - compute_s,
-            "sync": 0.0,
-        },
-    )
-
-
-def _shared(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:
-    """Each member's part of what all move, as equal as can be."""
-    wholes = [
-        sum(getattr(one, what) for one in sums)
-        for what in ("puts", "gets", "bytes_up", "bytes_down")
-    ]
-    found = []
-    for member in range(members):
-        puts, gets, up, down = (len(share(whole, member, members)) for whole in wholes)
-        found.append(
-            StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
-        )
-    return found
+    return passes_s(size, c, -(-batch // c.workers))

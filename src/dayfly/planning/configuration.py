@@ -1,7 +1,9 @@
-"""A configuration: one way to run a job, and what each of its stages has.
+"""A configuration: one way to run a job, and what each kind of its workers has.
 
-A stage has layers, functions of one memory size, and a flat buffer that its workers sum, as
-`training.flat` and `training.local_sgd` make it.
+Workers of one stage are of one kind: they have its layers, functions of one memory size, and a flat
+buffer that they sum, as `training.flat` and `training.local_sgd` make it. Workers of a model that
+is not cut all have it whole. They are of one kind, too, unless they differ in memory, in their
+share of a batch or in their role. What takes a `stage` takes the number of a kind there.
 """
 
 from __future__ import annotations
@@ -11,15 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from dayfly.errors import RequestError
+from dayfly.batches import share
 from dayfly.planning.function_times import contended, declined, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.compression import compression
-from dayfly.specs.outer import OF_JOB
 from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
 from dayfly.specs.streaming import Streaming
-from dayfly.specs.streaming import refuses as refuses_streaming
-from dayfly.wire.collectives import collective
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
 #: Seconds between run checkpoints, unless said otherwise.
@@ -32,7 +31,8 @@ class Configuration:
 
     Attributes:
         workers: of all stages.
-        memory_mib: of each stage's functions, one entry if the model is not cut; None: not limited.
+        memory_mib: of each stage's functions; of a model that is not cut one entry, or one a
+            worker; None: not limited.
         vcpus: of each function, where a memory can be had with several numbers; None: the fewest.
         gpu_share: of each function; None: no GPU.
         cut: numbers of the layers that begin a stage, but for the first.
@@ -45,8 +45,9 @@ class Configuration:
         outer: the outer optimizer, as `--outer`.
         streaming: how outer gradients are streamed; None: they are exchanged at a round's end.
         collective: a name of `wire.collectives`.
-        aggregators: of k-reduce.
+        aggregators: of k-reduce and hap.
         compress: as `--compress`.
+        shares: each worker's share of a batch, in relation to the others; empty: equal.
         virtual_workers: leaves of a batch; None: as many as workers.
         batch_size: samples of a step, all workers'.
         epochs: of the run.
@@ -72,6 +73,7 @@ class Configuration:
     collective: str = "overlapped"
     aggregators: int | None = None
     compress: str = "none"
+    shares: tuple[int, ...] = ()
     virtual_workers: int | None = None
     batch_size: int
     epochs: int = 1
@@ -117,6 +119,37 @@ class Configuration:
     def stages(self) -> int:
         """Of the model; one if it is not cut."""
         return len(self.cut) + 1
+
+    @property
+    def kinds(self) -> tuple[Sequence[int], ...]:
+        """Ranks of the workers of each kind: of a stage, or alike in memory, share and role."""
+        if self.cut:
+            each = self.replicas
+            return tuple(range(one * each, (one + 1) * each) for one in range(self.stages))
+        if not (self.shares or len(self.memory_mib) > 1 or self.protocol.staleness):
+            return (range(self.workers),)
+        return _kinds(self)
+
+    def kind_of(self, rank: int) -> int:
+        """The number of a worker's kind."""
+        if self.cut:
+            return rank // self.replicas
+        kinds = self.kinds
+        return next(at for at, ranks in enumerate(kinds) if rank in ranks) if len(kinds) > 1 else 0
+
+    def lags(self, rank: int) -> bool:
+        """Whether the worker takes each step's sum a step later than those that sum."""
+        return bool(self.protocol.staleness) and rank >= (self.aggregators or 0)
+
+
+@lru_cache(maxsize=256)
+def _kinds(c: Configuration) -> tuple[Sequence[int], ...]:
+    sizes = c.memory_mib if len(c.memory_mib) > 1 else c.memory_mib * c.workers
+    found: dict[tuple[int | None, int, bool], list[int]] = {}
+    for rank in range(c.workers):
+        alike = sizes[rank], c.shares[rank] if c.shares else 1, c.lags(rank)
+        found.setdefault(alike, []).append(rank)
+    return tuple(map(tuple, found.values()))
 
 
 #: Bytes of an element; the flat buffer is float32 at least, and wider types are rare.
@@ -223,7 +256,9 @@ def moving(layer: LayerBytes) -> int:
 
 
 def stage_range(profile: Profile, configuration: Configuration, stage: int) -> range:
-    """Numbers of the stage's layers."""
+    """Numbers of the stage's layers: of a model that is not cut, all."""
+    if not configuration.cut:
+        return range(len(profile.layers))
     ends = (0, *configuration.cut, len(profile.layers))
     return range(ends[stage], ends[stage + 1])
 
@@ -238,8 +273,10 @@ def stage_layers(
 
 def stage_memory_mib(configuration: Configuration, stage: int) -> int | None:
     """Memory of the stage's functions."""
-    sizes = configuration.memory_mib
-    return sizes[stage] if len(sizes) > 1 else sizes[0]
+    c, sizes = configuration, configuration.memory_mib
+    if len(sizes) == 1:
+        return sizes[0]
+    return sizes[stage] if c.cut else sizes[c.kinds[stage][0]]
 
 
 def stage_size(profile: Profile, configuration: Configuration, stage: int) -> SizeProfile:
@@ -248,21 +285,28 @@ def stage_size(profile: Profile, configuration: Configuration, stage: int) -> Si
     RequestError if there is none."""
     c = configuration
     found = profile.size(stage_memory_mib(c, stage), c.vcpus, c.gpu_share)
-    size = interpolated(found, micro_samples(profile, c))
+    size = interpolated(found, micro_samples(profile, c, stage))
     size = declined(size, profile.decline, c.workers)
     if size.crowd_cores <= 0 or c.workers == 1:
         return size
-    each = c.workers // c.stages
-    sizes = [profile.size(stage_memory_mib(c, one), c.vcpus) for one in range(c.stages)]
-    speeds = [size.speed for size in sizes]
-    return contended(size, each * sum(speeds) - size.speed)
+    speeds = [
+        len(ranks) * profile.size(stage_memory_mib(c, one), c.vcpus).speed
+        for one, ranks in enumerate(c.kinds)
+    ]
+    return contended(size, sum(speeds) - size.speed)
 
 
-def micro_samples(profile: Profile, configuration: Configuration) -> int:
+def step_samples(c: Configuration, stage: int, batch: int) -> int:
+    """Samples of a batch of so many that a worker of this kind has, at most."""
+    if not c.shares:
+        return -(-batch // c.members)
+    return max(len(share(batch, rank, c.workers, c.shares)) for rank in c.kinds[stage])
+
+
+def micro_samples(profile: Profile, configuration: Configuration, stage: int = 0) -> int:
     """Samples that a worker computes at once, at most."""
     c = configuration
-    mine = -(-min(c.batch_size, profile.samples) // c.members)
-    return -(-mine // c.pieces)
+    return -(-step_samples(c, stage, min(c.batch_size, profile.samples)) // c.pieces)
 
 
 def start_s(profile: Profile, configuration: Configuration, stage: int) -> float:
@@ -278,23 +322,31 @@ def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
     """Seconds from the last step to the end: what one worker of the whole model takes, less writing
     what the others write of the checkpoint."""
     c, size = configuration, stage_size(profile, configuration, stage)
-    shared, own = kept_bytes(profile, c, stage_layers(profile, c, stage))
+    shared, own = kept_bytes(profile, c, stage_layers(profile, c, stage), within=False)
     measured = _model_bytes(profile.layers) + _state_bytes(profile, profile.layers)
     others = measured - shared / c.members - own
     return max(0.0, size.end_s.value - size.up.occupied_s(others))
 
 
 def kept_bytes(
-    profile: Profile, c: Configuration, layers: tuple[LayerBytes, ...]
+    profile: Profile, c: Configuration, layers: tuple[LayerBytes, ...], *, within: bool = True
 ) -> tuple[float, float]:
     """Returns the bytes of a checkpoint that workers share, and of each one's own.
 
     Shared are parameters, buffers, the optimizer's state, and what the protocol keeps beside;
-    unless the optimizer's state is each worker's own.
+    unless the optimizer's state is each worker's own. Where some workers lag, a checkpoint within
+    an epoch has the weights and buffers of both.
+
+    Args:
+        profile: of the job.
+        c: of the run.
+        layers: of the worker's.
+        within: of a checkpoint within an epoch, and not at its end.
     """
     state = _state_bytes(profile, layers)
     beside = ITEM_BYTES * sum(part_elements(profile, layers, part) for part in c.protocol.keeps)
-    shared = _model_bytes(layers) + beside
+    lagging = within and c.protocol.staleness > 0
+    shared = _model_bytes(layers) * (1 + lagging) + beside
     own = sum(layer.trained for layer in layers) if c.feeds_back else 0.0
     if Part.PARAMETERS in c.protocol.own:
         own += _model_bytes(layers)
@@ -308,62 +360,3 @@ def _state_bytes(profile: Profile, layers: tuple[LayerBytes, ...]) -> float:
 
 def _model_bytes(layers: tuple[LayerBytes, ...]) -> float:
     return sum(layer.parameters + layer.buffers for layer in layers)
-
-
-def check_configuration(profile: Profile, configuration: Configuration) -> None:
-    """Raise RequestError for what cannot be run, or not be predicted."""
-    c, layers = configuration, len(profile.layers)
-    if c.workers < 1 or c.batch_size < 1 or c.micro_batches < 1 or c.epochs < 1:
-        raise RequestError(
-            f"workers {c.workers}, batch_size {c.batch_size}, micro_batches {c.micro_batches}, "
-            f"epochs {c.epochs}: give numbers from 1"
-        )
-    if c.cut and not profile.listed:
-        raise RequestError(
-            f"the model of {profile.job} is no list of layers, so it cannot be cut: leave cut out"
-        )
-    if list(c.cut) != sorted(set(c.cut)) or any(not 0 < at < layers for at in c.cut):
-        raise RequestError(
-            f"cut {list(c.cut)}: give rising numbers of layers from 1 to {layers - 1}"
-        )
-    if c.cut and c.stages * c.replicas != c.workers:
-        raise RequestError(
-            f"{c.workers} workers are not {c.stages} stages in {c.replicas} replicas: "
-            f"give {c.stages * c.replicas}"
-        )
-    if len(c.memory_mib) not in (1, c.stages):
-        raise RequestError(
-            f"{len(c.memory_mib)} memory sizes for {c.stages} stages: give one, or one a stage"
-        )
-    collective(c.collective, c.aggregators, c.members, c.virtual_workers)
-    if c.batch_size < c.leaves:
-        who = "workers" if c.virtual_workers is None else "virtual workers"
-        raise RequestError(
-            f"a batch of {c.batch_size} cannot be shared by {c.leaves} {who}: raise batch_size"
-        )
-    if c.cut and not c.protocol.cuts:
-        raise RequestError(
-            f"sync {c.sync!r} of a cut model is not run, so its steps cannot be predicted: give "
-            "bsp, or leave out the cut"
-        )
-    if c.outer == OF_JOB:
-        raise RequestError(
-            "an outer optimizer of the job's own cannot be predicted, as no profile says what it "
-            "keeps: give nesterov or momentum"
-        )
-    if c.streaming is not None:
-        streamed = c.protocol.streaming is not None
-        refused = refuses_streaming(c.streaming.fragments, c.streaming.overlap, c.k)
-        if refused is not None or not streamed:
-            raise RequestError(refused or "fragments and overlap are for an outer optimizer")
-    if c.protocol.staleness:
-        raise RequestError(
-            f"sync {c.sync!r} cannot be predicted from a profile, as its workers take steps in two "
-            "roles: give bsp"
-        )
-    asked = compression(c.compress)
-    if not asked.known_bytes or (asked.method != "none" and c.cut):
-        raise RequestError(
-            f"compress {c.compress!r} {'of a cut model ' if c.cut else ''}cannot be predicted: "
-            "give none, or bf16, int8, int4 or topk of a model that is not cut"
-        )

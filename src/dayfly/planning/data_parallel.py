@@ -100,18 +100,27 @@ def ranks(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> list[Rank]:
     """All workers, and the server if there is one, taking a round: of bsp a step, of one batch."""
-    size = stage_size(profile, c, 0)
+    each = sizes_of(profile, c)
     local = c.protocol.averages
     passes = c.pieces * (len(batches) if local else 1)
     make = _averaging if local else _synchronous
     workers = [
         make(profile, c, means, straggling(size, rank, c.workers, passes), rank, batches)
-        for rank in range(c.workers)
+        for rank, size in enumerate(each)
     ]
-    made = [limited(size, means, rank, streams) for rank, streams in enumerate(workers)]
+    made = [
+        limited(size, means, rank, streams)
+        for rank, (size, streams) in enumerate(zip(each, workers, strict=True))
+    ]
     if served(c):
-        made.append(server(size, means, c.workers, workers[0]))
+        made.append(server(each[0], means, c.workers, workers[0]))
     return made
+
+
+def sizes_of(profile: Profile, c: Configuration) -> list[SizeProfile]:
+    """Returns the functions of each worker."""
+    kinds = [stage_size(profile, c, kind) for kind in range(len(c.kinds))]
+    return [kinds[c.kind_of(rank)] for rank in range(c.workers)]
 
 
 def _synchronous(
@@ -123,7 +132,7 @@ def _synchronous(
     batches: Sequence[int],
 ) -> list[Stream]:
     buffer, (batch,) = flat_of(profile, c), batches
-    seconds = _computing(profile, c, size, buffer, rank, batch)
+    seconds = computing(c, size, buffer, rank, batch)
     streams = [Stream(plan=chain(len(seconds)), works_s=seconds)]
     early = len(buffer.whole_after)
     for number, length in enumerate(buffer.buckets):
@@ -152,13 +161,15 @@ def _synchronous(
     return [*streams, Stream(plan=chain(1), after=after, works_s=[ending])]
 
 
-def _computing(
-    profile: Profile, c: Configuration, size: SizeProfile, buffer: Flat, rank: int, batch: int
+def computing(
+    c: Configuration, size: SizeProfile, buffer: Flat, rank: int, batch: int
 ) -> list[float]:
     """CPU seconds of a step's pieces; the last backward pass is cut where buckets are whole."""
-    of, parts = c.leaves, c.micro_batches
+    of, parts, shares = c.leaves, c.micro_batches, c.shares
     leaves = leaves_of(rank, c.workers, of)
-    micros = [one for leaf in leaves for one in micro_batches(batch, leaf, of, parts)]
+    micros = [
+        one for leaf in leaves for one in micro_batches(batch, leaf, of, parts, weights=shares)
+    ]
     speed = size.speed
     if not micros:
         return [0.0] * (2 + len(buffer.whole_after))
@@ -252,10 +263,10 @@ def _averaging(
 
 def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[Rank]:
     """All workers validating: each its blocks, then the sums of all."""
-    size = stage_size(profile, c, 0)
+    each = sizes_of(profile, c)
     shares = block_shares(validation_blocks(profile.validation_samples, c.batch_size), c.workers)
     made = []
-    for rank in range(c.workers):
+    for rank, size in enumerate(each):
         seconds = size.speed * sum(_evaluated(size, len(block)) for block in shares[rank])
         sums = all_reduce(
             c.collective,
@@ -271,9 +282,12 @@ def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[
             begin_s=size.sum_cpu_s,
         )
         made.append([Stream(plan=chain(1), works_s=[seconds]), sums])
-    ranks = [limited(size, means, rank, streams) for rank, streams in enumerate(made)]
+    ranks = [
+        limited(size, means, rank, streams)
+        for rank, (size, streams) in enumerate(zip(each, made, strict=True))
+    ]
     if served(c):
-        ranks.append(server(size, means, c.workers, made[0]))
+        ranks.append(server(each[0], means, c.workers, made[0]))
     return ranks
 
 

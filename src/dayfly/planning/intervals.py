@@ -173,12 +173,13 @@ def _sources(
     computing = waiting * parts.get("compute", 0.0)
     transfers = waiting * parts.get("transfer", 0.0)
     overhead = parts.get("overhead", 0.0)
-    sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
-    samples = micro_samples(profile, c)
+    kinds = range(len(c.kinds))
+    sizes = [stage_size(profile, c, kind) for kind in kinds]
+    each = [(sizes[kind], micro_samples(profile, c, kind)) for kind in kinds]
     return {
-        "passes": computing * max(_passes(size, samples) for size in sizes),
+        "passes": computing * max(_passes(*one) for one in each),
         "pace": (computing + overhead) * max(_pace(profile, size.conditions) for size in sizes),
-        "batch": computing * max(_batch(size, samples) for size in sizes),
+        "batch": computing * max(_batch(*one) for one in each),
         "messages": transfers * max(_messages(size, said, c) for size in sizes),
         "overhead": overhead * max(_of_median(size.step_s) for size in sizes),
         "model": MODEL if simulated else math.hypot(MODEL, MODEL_CLOSED_FORM),
@@ -246,8 +247,8 @@ def _messages(size: SizeProfile, said: Prediction, c: Configuration) -> float:
 def _start(profile: Profile, c: Configuration) -> float:
     """Of start-up and end together."""
     found = []
-    for stage in range(c.stages):
-        size = stage_size(profile, c, stage)
+    for kind in range(len(c.kinds)):
+        size = stage_size(profile, c, kind)
         figures = (size.init_s, size.start_s, size.end_s)
         whole_s = sum(one.value for one in figures)
         errors = (one.value * _of_median(one) for one in figures)

@@ -4,6 +4,7 @@
     step         model, gradients, optimizer's state, activations, what is computed with
     validation   model, gradients, optimizer's state, and what a batch passes on
     checkpoint   model, gradients, optimizer's state, and a copy of what is to be written
+    lagging      after a checkpoint within an epoch, the weights of the step before beside a step
 
 FuncPipe's equation 3b is  mu a + s (4 - 2 y_1) + s_0:  activations a of mu micro-batches,
 parameters s and as much of gradients, twice as much again of serialized data where replicas are
@@ -30,7 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from dayfly.batches import Batches, block_samples
 from dayfly.catalogue.gpu import CONTEXT_MIB
@@ -46,11 +46,13 @@ from dayfly.planning.configuration import (
     stage_layers,
     stage_memory_mib,
     stage_size,
+    step_samples,
 )
 from dayfly.planning.data_parallel import averaged_of
 from dayfly.planning.gpus import gpu_room_mib
+from dayfly.planning.pass_memory import beside_kept
 from dayfly.planning.plan import Prediction
-from dayfly.planning.profile import LayerBytes, Pass, Profile
+from dayfly.planning.profile import LayerBytes, Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce
@@ -69,8 +71,6 @@ _HEAP_BYTES = 8 * _MIB
 #: The same in functions without a limit, which keep blocks of any size, as a share of what a pass
 #: takes: a block that was freed is often a little too short for the next. Up to a quarter was seen.
 _KEPT = 0.25
-#: What is lost between the smaller ones, of what the activations take, where no pass was measured.
-_GAPS = 0.08
 #: Blocks of samples that are read ahead, the steps and the bytes of one (`training/sources.py`).
 _BLOCKS, _BLOCK_STEPS, _BLOCK_BYTES = 3, 32, _MIB
 #: Inputs that come in, and outputs that wait, beside a pass's (`wire/pipelines/step.py`).
@@ -104,6 +104,8 @@ class Holding:
         read: the checkpoint, until the model is filled.
         copy: of this worker's share of a checkpoint (`life/checkpoints.py`); a stage's is not
             copied.
+        lag: model and buffers as a lagging worker has them, which all keep for a step after a
+            checkpoint within an epoch (`runs/protocols/hap.py`).
         heap: freed and not given back, and lost between blocks.
     """
 
@@ -124,6 +126,7 @@ class Holding:
     validation: float
     read: float
     copy: float
+    lag: float
     heap: float
 
     def of(self, *names: str) -> float:
@@ -188,7 +191,7 @@ def _peak(
     # And no pass has freed anything yet.
     start = always + has.read - has.before - has.heap - unused
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
-        step += has.copy
+        step += has.copy + has.lag
     other = max(start, *(always + one for one in (has.validation, has.copy, has.contribution)))
     return Peak(base_mib + other / _MIB, base_mib + step / _MIB)
 
@@ -219,7 +222,7 @@ def gpu_peak_mib(profile: Profile, configuration: Configuration, stage: int) -> 
     """
     has = holding(profile, configuration, stage, sums=False)
     always = has.of("model", "state", "average", "before", "gradients")
-    step = has.of("gradient", "activations", "work", "boundary") + has.heap
+    step = has.of("gradient", "activations", "work", "boundary", "lag") + has.heap
     return CONTEXT_MIB + (always + max(step, has.validation)) / _MIB
 
 
@@ -238,7 +241,7 @@ def excess_mib(profile: Profile, configuration: Configuration, stage: int) -> fl
 
 
 def misfits(profile: Profile, configuration: Configuration, said: Prediction) -> list[int]:
-    """Returns the stages whose functions need more memory than they have, of either kind.
+    """Returns the stages, or kinds of workers, that need more memory than they have, of either.
 
     Args:
         profile: of the job.
@@ -267,13 +270,13 @@ def holding(
     buffers = sum(layer.buffers for layer in layers)
     state = trained * profile.state_per_trained_byte
     largest = ITEM_BYTES * largest_tensor(layers)
-    samples = -(-c.batch_size // members)
+    samples = step_samples(c, stage, c.batch_size)
     micro = -(-samples // c.pieces)
     validated = min(block_samples(c.batch_size), profile.validation_samples)
     passed = max(layer.output + layer.gradient for layer in layers)
     kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
     limited = stage_memory_mib(c, stage) is not None
-    work, gaps = _beside(profile, c, stage, micro, kept, micro * passed)
+    work, gaps = beside_kept(profile, c, stage, micro, kept, micro * passed)
     buckets = flat(layers, tail=3, listed=profile.listed).buckets
     sums_of_round = [length for length, _ in averaged_of(profile, c)]
     residual, average = trained if c.feeds_back else 0, sum(sums_of_round)
@@ -298,6 +301,7 @@ def holding(
         validation=0 if c.cut else validated * (passed + profile.sample_bytes) + buffers,
         read=0 if c.cut else model,
         copy=0 if c.cut else max(shared / members, largest) + own,
+        lag=model if c.protocol.staleness else 0,
         heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
     )
 
@@ -316,48 +320,6 @@ def between_passes(configuration: Configuration, stage: int) -> int:
     return most_held(c.schedule, c.micro_batches, c.stages - stage) if c.cut else 1
 
 
-def _beside(
-    profile: Profile, c: Configuration, stage: int, micro: int, kept: float, least: float
-) -> tuple[float, float]:
-    """Bytes that a pass of a micro-batch needs beside what is kept, and what is lost beside that.
-
-    kept: by this stage. least: what its layers pass on. See the module.
-    """
-    each = sum(layer.activations for layer in profile.layers)
-    largest = ITEM_BYTES * largest_tensor(profile.layers)
-    held = _held(stage_size(profile, c, stage).passes, micro, each, largest)
-    if held is None:
-        return least, _GAPS * kept
-    whole = micro * each
-    more = max(0.0, held - whole - largest)
-    work = max(least, more)
-    return work, max(0.0, more * kept / whole - work) if whole else 0.0
-
-
-def _held(passes: Sequence[Pass], samples: int, each: float, fixed: float) -> float | None:
-    """Bytes that a pass of so many samples takes while it lasts; None: nothing was measured.
-
-    each: kept of a sample. fixed: what passes of no samples would take. Between measured ones in
-    proportion. Beyond them, each sample takes what it did where it took most: between the last
-    three, or on average, as gaps end with blocks so large that they come from the kernel, and begin
-    again with the next layer's. Of fewer, only what is kept is less.
-    """
-    points: list[tuple[int, float]] = []
-    for one in sorted(passes, key=lambda one: one.samples):
-        if one.held_mib is not None:  # never less of more samples
-            points.append((one.samples, max([_MIB * one.held_mib, *(h for _, h in points)])))
-    if not points:
-        return None
-    (first, least), (last, most) = points[0], points[-1]
-    if samples <= first:
-        return max(0.0, least - (first - samples) * each)
-    if samples >= last:
-        slopes = [(h1 - h0) / (n1 - n0) for (n0, h0), (n1, h1) in pairwise(points)]
-        return most + (samples - last) * max(each, (most - fixed) / last, *slopes[-2:])
-    (n0, h0), (n1, h1) = next(pair for pair in pairwise(points) if samples <= pair[1][0])
-    return h0 + (samples - n0) * (h1 - h0) / (n1 - n0)
-
-
 def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> float:
     """Of each sample of a micro-batch: outputs to which gradients are still to come, and messages
     that come in and go out ahead and behind."""
@@ -371,6 +333,8 @@ def _wire(
     profile: Profile, c: Configuration, stage: int, members: int, buffers: Sequence[int]
 ) -> float:
     """Contributions beside buffers of so many elements, of those that are summed at once."""
+    if c.lags(c.kinds[stage][0]):
+        return 0.0  # others sum
     means = ChannelModel.of(profile)
     how = collective(c.collective, c.aggregators, members, c.virtual_workers)
     link = means.link(stage_size(profile, c, stage))

@@ -27,6 +27,7 @@ from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import DirectionModel, LinkModel
+from dayfly.wire.collectives.k_reduce import hybrid_part
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.pipelines.step import message_bytes, worthwhile_bytes
@@ -287,16 +288,18 @@ def all_reduce(
     group: bool = False,
     begin_s: float = 0.0,
     virtual_workers: int | None = None,
+    part: str = "",
 ) -> Stream:
     """One all-reduce of a buffer of `length` elements, as an engine runs it.
 
     Args:
+        part: as of `hybrid_part`, of a worker that lags; empty: all of it.
         begin_s: CPU seconds that it takes beside its messages; of one member nothing, as nothing is
             sent.
         virtual_workers: leaves of a batch, along whose tree it sums; None: it does not.
     """
     chunk = max(1, means.chunk_bytes // itemsize)
-    plan = _planned(algorithm, aggregators, member, members, length, chunk, virtual_workers)
+    plan = _planned(algorithm, aggregators, member, members, length, chunk, virtual_workers, part)
     served = collective(algorithm, aggregators, members).server and members > 1
     return Stream(
         plan=plan,
@@ -331,8 +334,12 @@ def _planned(
     length: int,
     chunk: int,
     virtual_workers: int | None,
+    part: str,
 ) -> CompiledSchedule:
-    how = collective(algorithm, aggregators, members, virtual_workers)
+    if part:
+        how = hybrid_part(part, aggregators or 0)
+    else:
+        how = collective(algorithm, aggregators, members, virtual_workers)
     return CompiledSchedule(how.schedule(member, members, length, chunk=chunk))
 
 

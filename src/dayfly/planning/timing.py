@@ -111,10 +111,13 @@ class Steps:
     Attributes:
         step_s: of one.
         breakdown: as `Prediction`'s, of one.
+        ending_s: by how much an epoch takes longer than its steps say, as workers that lag take the
+            last sum, too.
     """
 
     step_s: float
     breakdown: Mapping[str, float]
+    ending_s: float = 0.0
 
 
 def repeated(ranks: Sequence[Rank], count: int) -> Sequence[Rank]:
@@ -177,18 +180,20 @@ def steps_of(
     count: int,
     is_overhead: Callable[[int], bool],
     until_s: float = 0.0,
+    first: int = 1,
 ) -> Steps:
     """Returns the steps of a rank whose streams have these moments; see `timed`.
 
     Args:
         until_s: when the last step ends, at least.
+        first: steps that do not count, unless there is one alone.
     """
     each = len(streams) // count
     ends = [0.0]
     for step in range(count):
         mine = moments[step * each : (step + 1) * each]
         ends.append(max((s for one in mine for s in one.done_s), default=0.0))
-    first = 1 if count > 1 else 0
+    first = first if count > 1 else 0
     began, ended, steps = ends[first], max(ends[count], until_s), count - first
     kinds = _intervals(streams[first * each :], moments[first * each :], each, is_overhead)
     took = _split(kinds, began, ended)

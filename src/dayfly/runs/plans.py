@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dayfly import dataclass_json
 from dayfly.errors import RequestError
-from dayfly.planning.configuration import Configuration
+from dayfly.planning.configuration import Configuration, stage_memory_mib
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import channel_of
 from dayfly.runs.function_resources import imitated_by, resources_under
 from dayfly.runs.settings import Settings
+from dayfly.runs.unequal import shares_of
 from dayfly.runs.whole_files import replacing
 from dayfly.training.precisions import FP32
 from dayfly.wire.channels.kinds import LOOPBACK
@@ -123,11 +124,6 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         raise RequestError(
             f"precision {settings.precision} cannot be predicted, as profiles measure fp32"
         )
-    if settings.each_memory_mib or settings.shares:
-        raise RequestError(
-            "workers with memory or shares of their own cannot be predicted, as predictions are of "
-            "workers that are alike: leave out --shares, and give --memory one size"
-        )
     of_stages, imitated = settings.kinds, imitated_by(settings)
     each = {kind: resources_under(kind, imitated).spec for kind in dict.fromkeys(of_stages)}
     kinds = [each[kind] for kind in of_stages]
@@ -147,6 +143,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         collective=settings.algorithm,
         aggregators=settings.aggregators,
         compress=settings.compress,
+        shares=shares_of(settings),
         virtual_workers=settings.virtual_workers,
         batch_size=wanted.of_workers(settings.members).batch_size,
         epochs=wanted.epochs,
@@ -234,12 +231,14 @@ def profile_settings(profile: Profile, asked: Mapping[str, Any]) -> dict[str, An
             f"the profile of {profile.job} is of functions without a GPU: profile it on one with "
             "--gpu, or make one with --from-catalogue of a platform with GPUs"
         )
-    sizes = asked.get("stage_memory_mib") or (asked.get("memory_mib"),)
+    several = asked.get("stage_memory_mib") or asked.get("each_memory_mib")
+    sizes = several or (asked.get("memory_mib"),)
     ways = [_limits(profile.size(size), profile.imitate) for size in dict.fromkeys(sizes)]
     if any(way != ways[0] for way in ways):
         raise RequestError(
-            "--stage-memory: in the profile these functions differ in more than memory, and "
-            "dayfly train gives all stages the same --cpu, --uplink, --downlink and --latency"
+            f"functions of {', '.join(map(str, sizes))} MiB: in the profile these differ in more "
+            "than memory, and dayfly train gives all the same --cpu, --uplink, --downlink and "
+            "--latency"
         )
     return {**own, **ways[0], **asked}
 
@@ -258,8 +257,9 @@ def _limits(size: SizeProfile, imitate: str | None) -> dict[str, float]:
 
 
 def limits_of(plan: Plan) -> list[int | None]:
-    """MiB of each stage's functions."""
-    return list(configuration_of(plan).memory_mib)
+    """MiB of the functions of each stage, or of each kind of workers."""
+    c = configuration_of(plan)
+    return [stage_memory_mib(c, kind) for kind in range(len(c.kinds))]
 
 
 def write_plan(plan: Plan, file: Path) -> None:

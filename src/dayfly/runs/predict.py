@@ -60,7 +60,8 @@ def predict(
     check_keywords({"epochs": epochs, "batch_size": batch_size}, JobSpec)
     known = profile if isinstance(profile, Profile) else read_profile(Path(profile).expanduser())
     asked = {name: value for name, value in settings.items() if value is not None}
-    if not asked.keys() & {"memory_mib", "stage_memory_mib"} and len(known.sizes) == 1:
+    memory = {"memory_mib", "stage_memory_mib", "each_memory_mib"}
+    if not asked.keys() & memory and len(known.sizes) == 1:
         asked["memory_mib"] = known.sizes[0].memory_mib
     own = profile_settings(known, asked)
     return predict_run(

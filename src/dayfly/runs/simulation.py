@@ -24,8 +24,8 @@ from dayfly.catalogue.metering import Bill, StoreTraffic, bill
 from dayfly.errors import RequestError
 from dayfly.life import deaths
 from dayfly.planning.configuration import Configuration
+from dayfly.planning.lives import pace_of, told_by
 from dayfly.planning.plan import Plan
-from dayfly.planning.predict import pace_of, told_by
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.simulation import simulate as in_virtual_time
 from dayfly.planning.simulation.course import course

@@ -13,7 +13,7 @@ from dayfly.catalogue.metering import Bill, MeteredInvocation, StoreTraffic
 from dayfly.catalogue.store import StoreFacts
 from dayfly.dataclass_json import read
 from dayfly.errors import RequestError
-from dayfly.planning.configuration import Configuration
+from dayfly.planning.configuration import Configuration, stage_memory_mib
 from dayfly.planning.plan import Plan
 from dayfly.planning.simulation.fleet import DEATHS, Attempt, End
 from dayfly.planning.simulation.outcome import Record, Simulated
@@ -120,8 +120,7 @@ _OUTCOMES = {
 
 def memory_of(asked: Configuration, rank: int) -> int | None:
     """Of a worker's functions, in MiB."""
-    sizes = asked.memory_mib
-    return sizes[rank // asked.replicas] if len(sizes) > 1 else sizes[0]
+    return stage_memory_mib(asked, asked.kind_of(rank))
 
 
 def used_by(one: Attempt, memory_mib: int | None, settings: Settings) -> MeteredInvocation:

@@ -7,11 +7,12 @@ from typing import Any
 from dayfly.life.deaths import PATIENCE
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.profile import Affine, Figure, LayerBytes, Profile, SizeProfile, Transfer
-from dayfly.planning.simulation.course import Course, course
+from dayfly.planning.simulation.course import course
 from dayfly.planning.simulation.fleet import Policy
 from dayfly.planning.simulation.outcome import Simulated
 from dayfly.planning.simulation.scenario import Scenario
 from dayfly.planning.simulation.simulate import simulate
+from dayfly.planning.simulation.turns import Course
 
 POLICY = Policy(
     spare_s=0.5,

@@ -31,6 +31,7 @@ from tests.planning.simulation.made import (
 )
 
 PIPELINE: dict[str, Any] = {"cut": (2,), "replicas": 2, "micro_batches": 4}
+HAP: dict[str, Any] = {"sync": "hap", "collective": "k-reduce", "aggregators": 2}
 
 
 def billed_s(outcome: Simulated) -> float:
@@ -58,6 +59,11 @@ def billed_s(outcome: Simulated) -> float:
         configuration(4, schedule="1f1b", **PIPELINE),
         configuration(3, cut=(1, 3), replicas=1, micro_batches=4),
         configuration(200, collective="k-reduce", aggregators=20),
+        configuration(4, collective="k-reduce", aggregators=2, shares=(1, 1, 4, 2)),
+        configuration(4, **HAP),
+        configuration(4, **HAP, shares=(1, 1, 4, 2), epochs=3, validate_every=2),
+        configuration(4, **HAP, shares=(1, 1, 9, 9), batch_size=40),
+        configuration(200, **HAP),
         configuration(200, **{**PIPELINE, "replicas": 100}),
     ],
     ids=str,
@@ -281,8 +287,8 @@ def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_what_cannot_be_run_is_not_simulated() -> None:
-    with pytest.raises(RequestError, match="hap"):
-        made_course(configuration(sync="hap"))
+    with pytest.raises(RequestError, match="needs --aggregators"):
+        made_course(configuration(sync="hap", collective="k-reduce"))
 
 
 def test_a_stage_that_recomputes_reads_what_comes_from_both_sides() -> None:

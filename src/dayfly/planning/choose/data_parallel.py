@@ -39,7 +39,7 @@ from dayfly.planning.decline import Decline
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.function_times import cut_backward, declined, passed
 from dayfly.planning.gpus import gpu_room_mib
-from dayfly.planning.predict import pace_of, told_by
+from dayfly.planning.lives import pace_of, told_by
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.servers import holds

@@ -130,8 +130,8 @@ def rounds_of(workers: int, aggregators: int) -> tuple[Parts, Parts]:
         )
         for units in ((each, 0.0, 0.0), (0.0, each, 0.0), (0.0, 0.0, 1.0))
     ]
-    up, down, late = ([role.seconds for role in roles] for roles in found)
-    return (up[0], down[0], late[0]), (up[1], down[1], late[1])
+    up, down, late = ([one.seconds for one in parts] for parts in found)
+    return (up[0], down[0], late[0]), (up[1] + up[2], down[1] + down[2], late[1] + late[2])
 
 
 def run_s(

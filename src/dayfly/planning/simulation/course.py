@@ -9,8 +9,9 @@ happens; every round is made longer or shorter by that difference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from dayfly.batches import Batches, micro_batches, validates
 from dayfly.batches import Rounds as RoundsOfSteps
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged
+from dayfly.planning.checks import check_configuration
 from dayfly.planning.configuration import (
     Configuration,
-    check_configuration,
     end_s,
     flat,
     kept_bytes,
@@ -30,95 +31,23 @@ from dayfly.planning.configuration import (
     start_s,
 )
 from dayfly.planning.decline import left_of_bandwidth
-from dayfly.planning.predict import round_of, validation_of
+from dayfly.planning.epochs import round_of, validation_of
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.renewal import renews
-from dayfly.planning.simulation.rounds import Bucket, LocalSteps, Rounds, Synchronous, Work, shares
+from dayfly.planning.simulation.hybrid import Hybrid, RoleSums
+from dayfly.planning.simulation.passes import Passes, data_s, kinds_of
+from dayfly.planning.simulation.rounds import Bucket, LocalSteps, Rounds, Work, shares
 from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
 from dayfly.planning.simulation.staged import Staged, Stages
+from dayfly.planning.simulation.synchronous import Synchronous
+from dayfly.planning.simulation.turns import Course, TrafficRows, Turn
 from dayfly.specs.pace import LOOK_FOR_STOP_S
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, LinkModel, Phase
+from dayfly.wire.collectives.k_reduce import hybrid_costs
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.orders import ORDERS
-
-#: Puts, gets, bytes up and bytes down of each worker, (N, 4).
-TrafficRows = Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A round to be taken: its first step, what it is, what it moves, and, if an epoch ends with
-    it, its number.
-
-    Attributes:
-        validation_N: what validating takes each worker before it is summed, which takes
-            validated_s; None: nobody validates.
-    """
-
-    first: int
-    rounds: Rounds
-    moved: TrafficRows
-    epoch: int | None = None
-    validation_N: Floats | None = None
-    validated_s: float = 0.0
-
-    @property
-    def stop(self) -> int:
-        """The step after it."""
-        return self.first + self.rounds.steps
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """A configuration in seconds and bytes.
-
-    Attributes:
-        steps: of the run.
-        turn: the round that begins with a step.
-        init_N, start_N, end_N: of each worker's functions.
-        lifetime_s: infinite: not limited.
-        hears_s: until a worker hears that it is to end; None: no successors of all workers are
-            warm before lifetimes end.
-        replays: a worker that starts again catches up alone.
-        log_N: seconds in which it takes a round from the log.
-        recomputes: as the log has its inputs alone, or it has state of its own.
-        keeps_within: local SGD's workers keep their own state within a round.
-        keep_s: how long that takes.
-        part_N: to write a share of a checkpoint.
-        log_moved, validation_moved: what a round from the log moves, and a validation.
-    """
-
-    workers: int
-    steps: int
-    turn: Callable[[int], Turn]
-    init_N: Floats
-    start_N: Floats
-    end_N: Floats
-    lifetime_s: float
-    hears_s: float | None
-    replays: bool
-    log_N: Floats
-    recomputes: bool
-    keeps_within: bool
-    keep_s: float
-    part_N: Floats
-    checkpoint_every_s: float
-    log_moved: TrafficRows
-    validation_moved: TrafficRows
-
-    def turns(self, first: int) -> Iterator[Turn]:
-        """The rounds from a step on."""
-        while first < self.steps:
-            turn = self.turn(first)
-            yield turn
-            first = turn.stop
-
-
-def nothing_moved(workers: int) -> TrafficRows:
-    """No traffic."""
-    return np.zeros((workers, 4), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,43 +100,43 @@ class _Builder:
         self._members = c.members
         self._batches = Batches(profile.samples, c.batch_size)
         self._rounds = RoundsOfSteps(self._batches, c.round_steps)
-        self._sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
+        self._sizes = [stage_size(profile, c, kind) for kind in range(len(c.kinds))]
         part = left_of_bandwidth(scenario.decline, c.workers)
         whole = scenario.store_bytes_per_s or store_bytes_per_s
         self._usual = [self._means.link(size) for size in self._sizes]
         self._links = [self._means.link(size, part, whole) for size in self._sizes]
-        self._works = [self._work(stage) for stage in range(c.stages)]
-        self._kinds: dict[tuple[int, ...], _Kind] = {}
+        self._works = [self._work(kind) for kind in range(len(c.kinds))]
+        self._kinds: dict[object, _Kind] = {}
         self._message_bytes = self._means.message_bytes(self._sizes)
         validation = validation_of(profile, c, self._means) if profile.validation_samples else None
         self._validation = validation
         self._validating_N = self._validating() if validation is not None else None
 
     def course(self, *, replays: bool, hears_s: float | None) -> Course:
-        c, sizes = self._c, self._sizes
-        parts = [self._part_s(stage, self._members) for stage in range(c.stages)]
+        c, sizes, kinds = self._c, self._sizes, range(len(self._c.kinds))
+        parts = [self._part_s(kind, self._members) for kind in kinds]
         return Course(
             workers=c.workers,
             steps=self._batches.steps * c.epochs,
             turn=self._turn,
-            init_N=self._by_stage([size.init_s.value + c.cold_start_s for size in sizes]),
-            start_N=self._by_stage([start_s(self._profile, c, stage) for stage in range(c.stages)]),
-            end_N=np.full(c.workers, max(end_s(self._profile, c, s) for s in range(c.stages))),
+            init_N=self._by_kind([size.init_s.value + c.cold_start_s for size in sizes]),
+            start_N=self._by_kind([start_s(self._profile, c, kind) for kind in kinds]),
+            end_N=np.full(c.workers, max(end_s(self._profile, c, kind) for kind in kinds)),
             lifetime_s=math.inf if c.lifetime_s is None else c.lifetime_s,
             hears_s=hears_s,
             replays=replays and c.workers > 1,
-            log_N=self._by_stage([self._log_s(stage) for stage in range(c.stages)]),
+            log_N=self._by_kind([self._log_s(kind) for kind in kinds]),
             recomputes=self._recomputes,
             keeps_within=c.protocol.hands_over_within,
             keep_s=self._part_s(0, 1) if c.protocol.hands_over_within else 0.0,
-            part_N=self._by_stage(parts),
+            part_N=self._by_kind(parts),
             checkpoint_every_s=c.checkpoint_every_s,
             log_moved=self._log_moved(),
             validation_moved=_rows([] if self._validation is None else self._validation.moved, c),
         )
 
-    def _by_stage(self, values: list[float]) -> Floats:
-        return np.repeat(np.array(values, dtype=np.float64), self._members)
+    def _by_kind(self, values: list[float]) -> Floats:
+        return np.array(values, dtype=np.float64)[kinds_of(self._c)]
 
     @property
     def _recomputes(self) -> bool:
@@ -228,8 +157,10 @@ class _Builder:
 
     def _turn(self, first: int) -> Turn:
         steps = self._rounds.steps(first)
-        kind = self._kind(tuple(len(self._batches.batch(step)) for step in steps))
-        if not self._batches.ends_epoch(steps[-1]):
+        begins, ends = self._batches.begins_epoch(first), self._batches.ends_epoch(steps[-1])
+        batches = tuple(len(self._batches.batch(step)) for step in steps)
+        kind = self._kind(batches, begins=begins, ends=ends)
+        if not ends:
             return Turn(first, kind.rounds, kind.moved)
         epoch = self._batches.epoch(steps[-1])
         if not validates(epoch, self._c.epochs, self._c.validate_every):
@@ -239,7 +170,9 @@ class _Builder:
             sum_s = self._validation.seconds - float(self._validating_N.max())
         return Turn(first, kind.rounds, kind.moved, epoch, self._validating_N, sum_s)
 
-    def _kind(self, batches: tuple[int, ...]) -> _Kind:
+    def _kind(self, batches: tuple[int, ...], *, begins: bool, ends: bool) -> _Kind:
+        if self._c.protocol.staleness:
+            return self._hybrid_kind(batches, begins=begins, ends=ends)
         kind = self._kinds.get(batches)
         if kind is None:
             predicted, moved = round_of(self._profile, self._c, self._means, batches)
@@ -251,6 +184,32 @@ class _Builder:
             self._kinds[batches] = kind
         return kind
 
+    def _hybrid_kind(self, batches: tuple[int, ...], *, begins: bool, ends: bool) -> _Kind:
+        kind = self._kinds.get((batches, begins, ends))
+        if kind is None:
+            predicted, moved = round_of(self._profile, self._c, self._means, batches)
+            usual, now = (self._hybrid(batches[0], one) for one in (self._usual, self._links))
+            same, rows = now.as_predicted(usual, predicted), _rows(moved, self._c)
+            for first, last in product((False, True), repeat=2):
+                one = _Kind(replace(same, begins=first, ends=last), rows)
+                self._kinds[batches, first, last] = one
+            kind = self._kinds[batches, begins, ends]
+        return kind
+
+    def _hybrid(self, batch: int, links: list[LinkModel]) -> Hybrid:
+        c = self._c
+        k, each = c.aggregators or 0, [links[kind] for kind in kinds_of(c)]
+        # The slowest link of both roles: what differs from the prediction is made up for.
+        slowest = max(each, key=lambda link: link.up.occupied_s(1e6) + link.down.occupied_s(1e6))
+        costs = [
+            hybrid_costs(self._asked(0, bucket, [slowest]), aggregators=k)
+            for bucket in self._works[0].buckets
+        ]
+        return Hybrid(passes=self._passes(batch), sums=RoleSums.of(costs), aggregators=k)
+
+    def _passes(self, batch: int) -> Passes:
+        return Passes.of(self._c, self._works, self._sizes, batch)
+
     def _round(self, batches: tuple[int, ...], links: list[LinkModel], over_s: float) -> Rounds:
         if self._c.protocol.averages:
             return self._local(batches, links, over_s)
@@ -258,16 +217,7 @@ class _Builder:
         return make(batches[0], links, over_s)
 
     def _synchronous(self, batch: int, links: list[LinkModel], over_s: float) -> Synchronous:
-        samples_N = shares(batch, self._c.workers)
-        return Synchronous(
-            self._works[0],
-            samples_N,
-            self._c.pieces,
-            self._data_N(samples_N),
-            self._sums(0, links),
-            self._sizes[0].step_s.value,
-            over_s,
-        )
+        return Synchronous(self._passes(batch), self._sums(0, links), over_s)
 
     def _local(self, batches: tuple[int, ...], links: list[LinkModel], over_s: float) -> LocalSteps:
         size, work = self._sizes[0], self._works[0]
@@ -276,7 +226,7 @@ class _Builder:
             samples_N = shares(batch, self._c.workers)
             forward_N, backward_N = work.computing_s(samples_N, self._c.micro_batches)
             beside_s = size.step_s.value + work.apply_s
-            own.append(self._data_N(samples_N) + forward_N + backward_N + beside_s)
+            own.append(data_s(size, samples_N) + forward_N + backward_N + beside_s)
         phases: tuple[Phase, ...] = ()
         for length, codec in data_parallel.averaged_of(self._profile, self._c, len(batches)):
             phases += self._phases(0, Bucket.of(length, codec, self._members), links)
@@ -313,10 +263,6 @@ class _Builder:
             chunk_bytes=self._message_bytes,
         )
 
-    def _data_N(self, samples_N: Ints) -> Floats:
-        data = self._sizes[0].data
-        return np.where(samples_N > 0, data.fixed + data.each * samples_N, 0.0)
-
     def _validating(self) -> Floats:
         """Seconds of each worker before what it measured is summed; of stages, all of it."""
         c, samples = self._c, self._profile.validation_samples
@@ -324,26 +270,31 @@ class _Builder:
         if c.cut:
             return np.full(c.workers, self._validation.seconds)
         samples_N = shares(samples, c.workers)
-        both = self._works[0].forward + self._sizes[0].data
-        times_N = -(-samples_N // c.batch_size)
-        own_N = both.fixed * times_N + both.each * samples_N
+        each = zip(self._works, self._sizes, strict=True)
+        both = [work.forward + size.data for work, size in each]
+        fixed_N, each_N = (
+            self._by_kind([getattr(one, name) for one in both]) for name in ("fixed", "each")
+        )
+        own_N = fixed_N * -(-samples_N // c.batch_size) + each_N * samples_N
         return np.minimum(own_N, self._validation.seconds)
 
     # Sums.
 
     def _phases(self, stage: int, one: Bucket, links: list[LinkModel]) -> tuple[Phase, ...]:
         c = self._c
-        asked = AllReduce(
+        how = collective(c.collective, c.aggregators, self._members, c.virtual_workers)
+        return cost_of(c.collective, how, self._asked(stage, one, links)).phases
+
+    def _asked(self, stage: int, one: Bucket, links: list[LinkModel]) -> AllReduce:
+        return AllReduce(
             members=self._members,
             length=one.length,
             link=links[stage],
             travelling_bytes=one.nbytes,
             sum_bytes=one.sum_bytes,
-            groups=c.stages,
+            groups=self._c.stages,
             first=stage * self._members,
         )
-        how = collective(c.collective, c.aggregators, self._members, c.virtual_workers)
-        return cost_of(c.collective, how, asked).phases
 
     def _sums(self, stage: int, links: list[LinkModel]) -> tuple[tuple[Phase, ...], ...]:
         """Of each bucket of a stage."""
@@ -369,7 +320,8 @@ class _Builder:
         down_s = link.down.latency_s + link.down.occupied_s(self._summed_bytes(stage))
         if c.protocol.own:  # its own steps change what is its own
             samples_N = shares(c.batch_size, c.workers)
-            passes_N = sum(work.computing_s(samples_N, c.micro_batches), self._data_N(samples_N))
+            data_N = data_s(self._sizes[stage], samples_N)
+            passes_N = sum(work.computing_s(samples_N, c.micro_batches), data_N)
             return down_s + self._rounds.longest * (float(passes_N.max()) + work.apply_s)
         if not self._recomputes:
             return down_s + work.apply_s
@@ -385,10 +337,9 @@ class _Builder:
     def _log_moved(self) -> TrafficRows:
         """Puts, gets, bytes up and down of a round that is taken from the log."""
         rows = np.zeros((self._c.workers, 4), dtype=np.int64)
-        for stage in range(self._c.stages):
-            mine = slice(stage * self._members, (stage + 1) * self._members)
-            rows[mine, 1] = self._members
-            rows[mine, 3] = round(self._summed_bytes(stage))
+        for kind, ranks in enumerate(self._c.kinds):
+            rows[list(ranks), 1] = self._members
+            rows[list(ranks), 3] = round(self._summed_bytes(kind))
         return rows
 
 

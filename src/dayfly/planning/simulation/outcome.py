@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dayfly.planning.simulation.course import TrafficRows, Turn
 from dayfly.planning.simulation.fleet import DEATHS, Attempt, End, Fleet
 from dayfly.planning.simulation.rounds import LocalSteps, Spans, Taken
 from dayfly.planning.simulation.scenario import Floats, Ints
+from dayfly.planning.simulation.turns import TrafficRows, Turn
 
 Record = dict[str, Any]
 

@@ -24,10 +24,11 @@ from dayfly.planning.simulation.scenario import Floats, Ints
 from dayfly.wire.collectives.cost import Phase
 
 
-def shares(whole: int, parts: int) -> Ints:
-    """How many of so many samples each part has, (parts,): they differ by one at most."""
-    bounds = np.arange(parts + 1, dtype=np.int64) * whole // parts
-    return np.diff(bounds)
+def shares(whole: int, parts: int, weights: tuple[int, ...] = ()) -> Ints:
+    """How many of so many samples each part has, (parts,); see `dayfly.batches.share`."""
+    up_to = np.cumsum((0, *weights), dtype=np.int64) if weights else np.arange(parts + 1)
+    counts: Ints = np.diff(up_to * whole // up_to[-1])
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,69 +233,6 @@ def of_windows(windows: Sequence[Window], began_s: float, done_s: float) -> Span
         waits.append((at_s, done_s))
     told |= {"download": downloads} if downloads else {}
     return told | ({"wait": waits} if waits else {})
-
-
-class Synchronous(Rounds):
-    """A step of synchronous replicas, each of all the model.
-
-    Args:
-        samples_N: of each worker.
-        data_N: seconds to get them.
-        beside_s: what a step takes beside all that.
-        over_s: what a step takes longer than that says, or less.
-    """
-
-    steps = 1
-
-    def __init__(
-        self,
-        work: Work,
-        samples_N: Ints,
-        pieces: int,
-        data_N: Floats,
-        phases: Sequence[Sequence[Phase]],
-        beside_s: float,
-        over_s: float = 0.0,
-    ) -> None:
-        self._work = work
-        forward_N, self._backward_N = work.computing_s(samples_N, pieces)
-        self._data_N = data_N
-        self._forward_N = data_N + forward_N
-        # Of several pieces, gradients are whole in the backward pass of the last one alone.
-        self._last_N = self._backward_N / np.maximum(1, np.minimum(samples_N, pieces))
-        self._phases = phases
-        self._beside_s = beside_s
-        self._over_s = over_s
-
-    def take(self, began_N: Floats, slow_NK: Floats, credit_N: Floats) -> Taken:
-        slow_N = slow_NK[:, 0]
-        whole_N = self._forward_N + self._backward_N
-        busy_N = slow_N * whole_N
-        computed_N = began_N + busy_N
-        end_N = computed_N + self._beside_s
-        windows: list[Window] = []
-        if any(self._phases):
-            ready = [
-                computed_N - slow_N * self._last_N * (1 - bucket.whole_at)
-                for bucket in self._work.buckets
-            ]
-            # What a step takes beside all that is work, too, before its sums are whole.
-            ready[-1] = end_N
-            done_s, windows = summed([ready_N - credit_N for ready_N in ready], self._phases)
-            end_N = np.maximum(end_N, done_s)
-        ended_N = end_N + self._work.apply_s + self._over_s
-        return Taken(began_N, computed_N, busy_N, ended_N, slow_NK, (windows,))
-
-    def spans(self, taken: Taken, rank: int) -> tuple[Spans, list[list[Any]]]:
-        began_s, computed_s = float(taken.began_N[rank]), float(taken.computed_N[rank])
-        data_s = float(taken.slow_NK[rank, 0] * self._data_N[rank])
-        told: Spans = {"data": [(began_s, began_s + data_s)]} if data_s else {}
-        told["compute"] = [(began_s + data_s, computed_s)]
-        summed_s = float(taken.ended_N[rank]) - self._work.apply_s
-        if taken.windows[0]:
-            told |= of_windows(taken.windows[0], computed_s, summed_s)
-        told["apply"] = [(summed_s, summed_s + self._work.apply_s)]
-        return told, []
 
 
 class LocalSteps(Rounds):

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dayfly.planning.simulation.course import Course, Turn, nothing_moved
 from dayfly.planning.simulation.fleet import End, Fleet, Policy
 from dayfly.planning.simulation.outcome import Simulated, Story, Telling
 from dayfly.planning.simulation.rounds import LocalSteps, Taken
 from dayfly.planning.simulation.scenario import Chance, Floats, Ints, Scenario
+from dayfly.planning.simulation.turns import Course, Turn, nothing_moved
 
 
 def simulate(

@@ -21,18 +21,19 @@ from itertools import groupby
 from statistics import geometric_mean
 
 from dayfly.errors import RequestError
+from dayfly.planning.checks import check_configuration
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.closed_form import MOST_SIMULATED
 from dayfly.planning.configuration import (
-    check_configuration,
     stage_memory_mib,
     stage_range,
     stage_size,
 )
+from dayfly.planning.epochs import step_messages, steps_gone_through
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
-from dayfly.planning.predict import predict, step_messages, steps_gone_through
+from dayfly.planning.predict import predict
 from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.plans import configuration, plan_of

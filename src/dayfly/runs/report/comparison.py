@@ -168,11 +168,18 @@ def _memory(
     return [
         Compared(
             "memory_peak_mib" if stages == 1 else f"stage_{stage}_memory_peak_mib",
-            foreseen[stage] if stage < len(foreseen) else None,
+            _peak(foreseen, stage, stages),
             peaks.get(stage),
         )
         for stage in range(stages)
     ]
+
+
+def _peak(foreseen: Sequence[float], stage: int, stages: int) -> float | None:
+    """Of a stage; of a model that is not cut, of the workers that need most."""
+    if stages == 1:
+        return max(foreseen, default=None)
+    return foreseen[stage] if stage < len(foreseen) else None
 
 
 def _by_kind(said: Prediction | None, bill: Json | None) -> tuple[Compared, ...]:

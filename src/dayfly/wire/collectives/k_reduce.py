@@ -65,6 +65,15 @@ def reading(aggregators: int) -> Collective:
     )
 
 
+#: What a rank that is no aggregator does of a step's all-reduce, and of the step before's.
+CONTRIBUTE, READ = "contribute", "read"
+
+
+def hybrid_part(part: str, aggregators: int) -> Collective:
+    """Returns one of the two: `contributing` or `reading`."""
+    return {CONTRIBUTE: contributing, READ: reading}[part](aggregators)
+
+
 def contribute_at(
     rank: int,
     world_size: int,
@@ -201,7 +210,7 @@ def reduce_cost(one: AllReduce, *, aggregators: int | None = None) -> Cost:
     )
 
 
-def hybrid_costs(one: AllReduce, *, aggregators: int) -> tuple[Cost, Cost]:
+def hybrid_costs(one: AllReduce, *, aggregators: int) -> tuple[Cost, Cost, Cost]:
     """Returns the costs of a step under FasDL's hybrid asynchronous protocol (section IV-B).
 
     Aggregators wait for the sums of their step; another member puts its parts, takes the sums of
@@ -211,32 +220,42 @@ def hybrid_costs(one: AllReduce, *, aggregators: int) -> tuple[Cost, Cost]:
         other        | K parts up   | K sums down |
 
     Returns:
-        Of a round of an aggregator and of another member, each with the requests and bytes of all
-        members in that role. K = n is `reduce_cost`: there is no other, and its round is empty.
+        Of a round of an aggregator, and of another member what it contributes and what it reads,
+        each with the requests and bytes of all members in that role. K = n is `reduce_cost`: there
+        is no other, and its parts are empty.
     """
     n, k, s = one.members, aggregators, one.nbytes
-    shard, largest = s / k, -(-one.length // k) * one.itemsize
+    shard, total, largest = s / k, one.summed / k, -(-one.length // k) * one.itemsize
     several, others = (n > 1) * 1, n - k
     aggregator = one.costs(
         (
             one.up(shard, n, k - 1),
             one.down(shard, k, n - 1),
             Phase((n - 1) * shard * one.link.reduce_s_per_byte),
-            one.up(shard, k, several, everyone=True),
-            one.down(shard, k, k - 1),
+            one.up(total, k, several, everyone=True),
+            one.down(total, k, k - 1),
         ),
         (
             MessageCount(k * (k - 1), k * (n - 1), (k - 1) * s, (n - 1) * s),
-            MessageCount(k * several, k * (k - 1), s * several, (k - 1) * s, everyone=True),
+            MessageCount(
+                k * several,
+                k * (k - 1),
+                one.summed * several,
+                (k - 1) * one.summed,
+                everyone=True,
+            ),
         ),
         least(one.held_bytes(largest), (n - 1) * largest),
     )
     each = k * (others > 0)
-    other = one.costs(
-        (one.up(shard, n, each), one.down(shard, others, each)),
-        (MessageCount(k * others, k * others, others * s, others * s),),
+    contributed = one.costs(
+        (one.up(shard, n, each),), (MessageCount(k * others, 0, others * s, 0),)
     )
-    return aggregator, other
+    read = one.costs(
+        (one.down(total, others, each),),
+        (MessageCount(0, k * others, 0, others * one.summed),),
+    )
+    return aggregator, contributed, read
 
 
 def traffic(one: AllReduce, parts: int, sums: int) -> tuple[MessageCount, MessageCount]:

@@ -1,0 +1,153 @@
+"""Steps of many workers of several kinds, by closed forms: unequal workers of bsp, and both roles
+of hybrid asynchronous ones. See `closed_form`.
+
+bsp    a bucket can be summed once the slowest kind has it, and is by the kind whose link takes
+       longest
+hap    each role has a round of its own (`k_reduce.hybrid_costs`), and the slower sets the pace
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dayfly.catalogue.metering import StoreTraffic
+from dayfly.planning import data_parallel
+from dayfly.planning.closed_form_sums import (
+    asked_of,
+    passes_s,
+    shared_out,
+    steps_of_parts,
+    sum_of,
+    summed_s,
+    whole_s,
+)
+from dayfly.planning.configuration import Configuration, stage_size, step_samples
+from dayfly.planning.function_times import pace, paced
+from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.timing import Steps
+from dayfly.wire.collectives.cost import Cost
+from dayfly.wire.collectives.k_reduce import hybrid_costs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    """Workers of one kind, as slow as the slowest of them.
+
+    Attributes:
+        size: of their functions.
+        lags: whether they lag.
+        compute_s: seconds of their passes.
+        begin_s: when each bucket is whole.
+        overhead_s: seconds of a step beside passes and sums.
+    """
+
+    size: SizeProfile
+    lags: bool
+    compute_s: float
+    begin_s: Sequence[float]
+    overhead_s: float
+
+    @classmethod
+    def of(cls, profile: Profile, c: Configuration, kind: int, batch: int) -> _Kind:
+        """Of so many samples of all workers."""
+        size, ranks = stage_size(profile, c, kind), c.kinds[kind]
+        size = paced(size, max(pace(size, rank, c.workers, c.pieces) for rank in ranks))
+        mine, buffer = step_samples(c, kind, batch), data_parallel.flat_of(profile, c)
+        compute_s = passes_s(size, c, mine)
+        return cls(
+            size=size,
+            lags=c.lags(ranks[0]),
+            compute_s=compute_s,
+            begin_s=whole_s(size, buffer, compute_s, -(-mine // c.pieces)),
+            overhead_s=size.apply(sum(layer.trained for layer in profile.layers))
+            + size.step_s.value,
+        )
+
+
+def many_unequal(
+    profile: Profile, c: Configuration, means: ChannelModel, batch: int
+) -> tuple[Steps, Sequence[StoreTraffic]]:
+    """Returns a step of so many samples, and what each worker moves: an equal part of its role's.
+
+    Args:
+        profile: of the job.
+        c: of the run, of bsp or hap, with several kinds of workers.
+        means: what workers talk through.
+        batch: samples of all workers.
+    """
+    kinds = [_Kind.of(profile, c, kind, batch) for kind in range(len(c.kinds))]
+    buckets = _buckets(profile, c)
+    if c.protocol.staleness:
+        return _hybrid(kinds, c, means, buckets)
+    sums = [
+        _longest(
+            sum_of(c.collective, c.aggregators, c.workers, length, means, one.size, codec)
+            for one in kinds
+        )
+        for length, codec in buckets
+    ]
+    return _lock_step(kinds, sums), shared_out(sums, c.workers)
+
+
+def _buckets(profile: Profile, c: Configuration) -> list[tuple[int, str]]:
+    """Elements of each bucket, and the form in which it travels."""
+    lengths = data_parallel.flat_of(profile, c).buckets
+    last = len(lengths) - 1
+    return [(n, c.compress if at < last else "none") for at, n in enumerate(lengths)]
+
+
+def _longest(costs: object) -> Cost:
+    return max(costs, key=lambda one: one.seconds)  # type: ignore[call-overload,no-any-return]
+
+
+def _lock_step(kinds: Sequence[_Kind], sums: Sequence[Cost]) -> Steps:
+    """Of workers that all wait for each other."""
+    begin_s = [max(at) for at in zip(*(one.begin_s for one in kinds), strict=True)]
+    compute_s = max(one.compute_s for one in kinds)
+    return steps_of_parts(
+        compute_s,
+        max(compute_s, summed_s(begin_s, sums)),
+        max(one.overhead_s for one in kinds),
+    )
+
+
+def _hybrid(
+    kinds: Sequence[_Kind],
+    c: Configuration,
+    means: ChannelModel,
+    buckets: Sequence[tuple[int, str]],
+) -> tuple[Steps, Sequence[StoreTraffic]]:
+    """The slower of two rounds: of the aggregators, which wait for each other, and of the others,
+    which wait for nobody."""
+    k = c.aggregators or 0
+    mine, others = ([one for one in kinds if one.lags == lags] for lags in (False, True))
+    costs = {
+        one: [
+            hybrid_costs(asked_of(c.workers, length, means, one.size, codec), aggregators=k)
+            for length, codec in buckets
+        ]
+        for one in kinds
+    }
+    summed = [_longest(costs[one][at][0] for one in mine) for at in range(len(buckets))]
+    steps = _lock_step(mine, summed)
+    slowest_s = ending_s = 0.0
+    for one in others:
+        contributed = summed_s(one.begin_s, [cost for _, cost, _ in costs[one]])
+        read_s = sum(cost.seconds for _, _, cost in costs[one])
+        other_s = max(one.compute_s, contributed) + read_s + one.overhead_s
+        slowest_s = max(slowest_s, other_s)
+        # The others take the last sum once the aggregators have made it.
+        after_s = read_s - sum(cost.phases[-1].length_s for cost in summed)
+        if other_s > steps.step_s:
+            after_s = sum(phase.length_s for phase in summed[-1].phases[-4:-1])
+        ending_s = max(ending_s, after_s)
+    waits_s = max(0.0, slowest_s - steps.step_s)
+    breakdown = {**steps.breakdown, "sync": waits_s}
+    theirs = [cost for _, *parts in costs[others[0]] for cost in parts]
+    moved = [*shared_out(summed, k), *shared_out(theirs, c.workers - k)]
+    return (
+        replace(steps, step_s=steps.step_s + waits_s, breakdown=breakdown, ending_s=ending_s),
+        moved,
+    )
