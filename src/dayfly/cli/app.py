@@ -119,6 +119,9 @@ def train(
     budget: Annotated[
         float | None, option("With --plan auto: the fastest within it.", metavar="USD")
     ] = None,
+    profile: Annotated[
+        Path | None, option("With --shares auto: what dayfly profile wrote.")
+    ] = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     seed: Annotated[int | None, option("Seed of all that is random.", "the job's")] = None,
@@ -158,6 +161,10 @@ def train(
         given = memory_of(function_settings(context, resumed=resume is not None))
         given |= training_settings(context)
         check_goals(plan, context.params)
+        if profile is not None and (plan is not None or resume is not None):
+            raise RequestError(
+                "--profile is for --shares auto of a run without --plan and --resume"
+            )
         if resume is not None:
             refuse_beside_resume(
                 {"--store": store, "--plan": plan, "--batch-size": batch_size, "--seed": seed}
@@ -193,8 +200,12 @@ def train(
             )
             carried, profiling = found.plan, found.used
         elif plan is None:
-            checked = checked_settings(**given)
             job = overridden(load_job_file(job_file), **of_the_job)
+            if profile is not None or given.get("shares") == AUTO:
+                from dayfly.runs.even_shares import settled
+
+                given = settled(given, job, job_file.stem, code, profile)
+            checked = checked_settings(**given)
         else:
             carried, place = opened(plan)
             job, checked = by_plan(carried, place, load_job_file(job_file), of_the_job, given)

@@ -9,9 +9,9 @@ TRAINING_FLAGS = {
     "sync": Flag(str, "Protocol: bsp, hap (some workers lag a step) or local-sgd.", "bsp"),
     "shares": Flag(
         str,
-        "Each worker's share of a batch, in relation to the others.",
+        "Each worker's share of a batch, in relation to the others; auto: by a profile, of hap.",
         "by each one's CPU",
-        metavar="N,N,...",
+        metavar="N,N,...|auto",
     ),
     "k": Flag(str, "Steps between two averages of local-sgd.", True, ("--k",), metavar="N|epoch"),
     "outer": Flag(

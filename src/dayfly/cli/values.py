@@ -48,7 +48,7 @@ def lists_of(given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return {
         name: numbers(flag, given[name], such_as)
         for name, (flag, such_as) in _LISTS.items()
-        if name in given
+        if name in given and (name, given[name]) != ("shares", AUTO)
     }
 
 

@@ -91,6 +91,19 @@ def many_unequal(
     return _lock_step(kinds, sums), shared_out(sums, c.workers)
 
 
+def rounds_s(profile: Profile, c: Configuration, batch: int) -> tuple[float, float]:
+    """Returns the seconds of a round of an aggregator, and of the slowest worker that lags.
+
+    Args:
+        profile: of the job.
+        c: of the run, of hap.
+        batch: samples of all workers.
+    """
+    kinds = [_Kind.of(profile, c, kind, batch) for kind in range(len(c.kinds))]
+    found = _Roles.of(kinds, c, ChannelModel.of(profile), _buckets(profile, c))
+    return found.steps.step_s, max(found.others_s)
+
+
 def _buckets(profile: Profile, c: Configuration) -> list[tuple[int, str]]:
     """Elements of each bucket, and the form in which it travels."""
     lengths = data_parallel.flat_of(profile, c).buckets
@@ -119,35 +132,65 @@ def _hybrid(
     means: ChannelModel,
     buckets: Sequence[tuple[int, str]],
 ) -> tuple[Steps, Sequence[StoreTraffic]]:
-    """The slower of two rounds: of the aggregators, which wait for each other, and of the others,
-    which wait for nobody."""
-    k = c.aggregators or 0
-    mine, others = ([one for one in kinds if one.lags == lags] for lags in (False, True))
-    costs = {
-        one: [
-            hybrid_costs(asked_of(c.workers, length, means, one.size, codec), aggregators=k)
-            for length, codec in buckets
-        ]
-        for one in kinds
-    }
-    summed = [_longest(costs[one][at][0] for one in mine) for at in range(len(buckets))]
-    steps = _lock_step(mine, summed)
-    slowest_s = ending_s = 0.0
-    for one in others:
-        contributed = summed_s(one.begin_s, [cost for _, cost, _ in costs[one]])
-        read_s = sum(cost.seconds for _, _, cost in costs[one])
-        other_s = max(one.compute_s, contributed) + read_s + one.overhead_s
-        slowest_s = max(slowest_s, other_s)
+    """The slower of two rounds, which sets the pace."""
+    found, k = _Roles.of(kinds, c, means, buckets), c.aggregators or 0
+    steps, ending_s = found.steps, 0.0
+    for other_s, read_s in zip(found.others_s, found.read_s, strict=True):
         # The others take the last sum once the aggregators have made it.
-        after_s = read_s - sum(cost.phases[-1].length_s for cost in summed)
+        after_s = read_s - sum(cost.phases[-1].length_s for cost in found.summed)
         if other_s > steps.step_s:
-            after_s = sum(phase.length_s for phase in summed[-1].phases[-4:-1])
+            after_s = sum(phase.length_s for phase in found.summed[-1].phases[-4:-1])
         ending_s = max(ending_s, after_s)
-    waits_s = max(0.0, slowest_s - steps.step_s)
+    waits_s = max(0.0, max(found.others_s) - steps.step_s)
     breakdown = {**steps.breakdown, "sync": waits_s}
-    theirs = [cost for _, *parts in costs[others[0]] for cost in parts]
-    moved = [*shared_out(summed, k), *shared_out(theirs, c.workers - k)]
+    moved = [*shared_out(found.summed, k), *shared_out(found.taken, c.workers - k)]
     return (
         replace(steps, step_s=steps.step_s + waits_s, breakdown=breakdown, ending_s=ending_s),
         moved,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Roles:
+    """Rounds of both roles: aggregators wait for each other, and the others for nobody.
+
+    Attributes:
+        steps: of the aggregators.
+        summed: of them, each bucket's cost.
+        others_s: round of each kind of the others, and read_s: of that to take sums.
+        taken: costs of what the others put and take.
+    """
+
+    steps: Steps
+    summed: Sequence[Cost]
+    others_s: Sequence[float]
+    read_s: Sequence[float]
+    taken: Sequence[Cost]
+
+    @classmethod
+    def of(
+        cls,
+        kinds: Sequence[_Kind],
+        c: Configuration,
+        means: ChannelModel,
+        buckets: Sequence[tuple[int, str]],
+    ) -> _Roles:
+        mine, others = ([one for one in kinds if one.lags == lags] for lags in (False, True))
+        costs = {
+            one: [
+                hybrid_costs(
+                    asked_of(c.workers, length, means, one.size, codec),
+                    aggregators=c.aggregators or 0,
+                )
+                for length, codec in buckets
+            ]
+            for one in kinds
+        }
+        summed = [_longest(costs[one][at][0] for one in mine) for at in range(len(buckets))]
+        others_s, reads_s = [], []
+        for one in others:
+            put_s = summed_s(one.begin_s, [cost for _, cost, _ in costs[one]])
+            reads_s.append(sum(cost.seconds for _, _, cost in costs[one]))
+            others_s.append(max(one.compute_s, put_s) + reads_s[-1] + one.overhead_s)
+        taken = [cost for _, *parts in costs[others[0]] for cost in parts]
+        return cls(_lock_step(mine, summed), summed, others_s, reads_s, taken)

@@ -34,6 +34,7 @@ from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.targets import Target
+from dayfly.runs.keywords import AUTO
 from dayfly.runs.made_with import made_here
 from dayfly.runs.outer_of_job import with_outer
 from dayfly.runs.planning_api import PROFILED
@@ -103,8 +104,8 @@ def by_auto_plan(
     sync = given.get("sync", "bsp")
     if sync in PROTOCOLS and PROTOCOLS[sync].staleness:
         raise RequestError(
-            f"--plan auto cannot have --sync {sync}, whose steps are not predicted: give workers, "
-            "memory and --aggregators in place of --plan"
+            f"--plan auto cannot have --sync {sync}, whose steps to a target differ: give workers, "
+            f"memory, --aggregators and --shares {AUTO} in place of --plan"
         )
     exchange = {key: given[key] for key in _EXCHANGE if key in given}
     with_outer(job, Settings(**exchange))  # before anything is measured
@@ -154,7 +155,7 @@ def auto_plan(
     sizes = _sizes(given, known)
     for size in sizes:
         checked_settings(**settings, memory_mib=size)
-    file = cache_folder("profiles") / f"{name}-{_digest(job, code, settings, sizes)[:16]}.json"
+    file = _file(job, name, code, settings, sizes)
     profile, why = _at_hand(file)
     measured_s, used = None, list[FunctionUse]()
     if profile is None:
@@ -180,6 +181,29 @@ def auto_plan(
         query = replace(query, workers=given["workers"])
     choice = choice_of((Target.of(profile, known),), query, note)
     return AutoPlan(choice=choice, profile=file, measured_s=measured_s, used=tuple(used))
+
+
+def at_hand(job: Job, name: str, code: Path | None, given: Mapping[str, Any]) -> Profile | None:
+    """Returns the profile that `auto_plan` has kept of a job, if it is still true.
+
+    Args:
+        job, name, code, given: as of `auto_plan`.
+    """
+    own = given.get("catalogue")
+    known = Catalogue(None if own is None else Path(own).expanduser())
+    settings = {key: given[key] for key in PROFILED if given.get(key) is not None}
+    return _at_hand(_file(job, name, code, settings, _sizes(given, known)))[0]
+
+
+def _file(
+    job: Job,
+    name: str,
+    code: Path | None,
+    settings: Mapping[str, Any],
+    sizes: Sequence[int],
+) -> Path:
+    """Where its profile is kept."""
+    return cache_folder("profiles") / f"{name}-{_digest(job, code, settings, sizes)[:16]}.json"
 
 
 def _used(ended: Ended, tariff: Tariff) -> FunctionUse:

@@ -76,7 +76,7 @@ class SettingKeywords(ProfileKeywords, total=False):
     schedule: str
     stage_memory_mib: tuple[int, ...]
     each_memory_mib: tuple[int, ...]
-    shares: tuple[int, ...]
+    shares: tuple[int, ...] | Literal["auto"]
 
 
 class ChangeKeywords(TypedDict, total=False):

@@ -9,8 +9,9 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict as predicted
 from dayfly.planning.profile import Profile, read_profile
+from dayfly.runs.even_shares import even_shares
 from dayfly.runs.functions import catalogue, price_list
-from dayfly.runs.keywords import SettingKeywords, check_keywords, shows
+from dayfly.runs.keywords import AUTO, SettingKeywords, check_keywords, shows
 from dayfly.runs.plans import JobSpec, configuration, plan_of, profile_settings
 from dayfly.runs.settings import Settings
 
@@ -64,10 +65,15 @@ def predict(
     if not asked.keys() & memory and len(known.sizes) == 1:
         asked["memory_mib"] = known.sizes[0].memory_mib
     own = profile_settings(known, asked)
+    own = {name: value for name, value in own.items() if value is not None}
+    wanted = JobSpec.profiled(known, epochs=epochs, batch_size=batch_size)
+    if own.get("shares") == AUTO:
+        rest = Settings(**{name: value for name, value in own.items() if name != "shares"})
+        own["shares"] = even_shares(known, rest, wanted)
     return predict_run(
         known,
-        Settings(**{name: value for name, value in own.items() if value is not None}),
-        JobSpec.profiled(known, epochs=epochs, batch_size=batch_size),
+        Settings(**own),
+        wanted,
         prices=prices,
         store=price_store or own_store(known, settings.get("catalogue")),
     )

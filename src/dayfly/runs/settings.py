@@ -19,7 +19,13 @@ from dayfly.runs.stage_checks import (
     check_uncut,
     workforce,
 )
-from dayfly.runs.unequal import check_alone, check_kept, check_unequal, workers_of
+from dayfly.runs.unequal import (
+    check_alone,
+    check_kept,
+    check_unequal,
+    numbers_of,
+    workers_of,
+)
 from dayfly.specs import outer as outers
 from dayfly.specs import streaming
 from dayfly.specs.compression import compression
@@ -81,7 +87,7 @@ class Settings(FunctionSettings):
         each_memory_mib: memory of each worker's function; empty: `memory_mib`. `workers` are as
             many, if they are not given.
         shares: each worker's share of a batch, in relation to the others; empty: by the CPU that
-            each one's function has.
+            each one's function has; "auto": by a profile, for hap.
 
     Raises:
         RequestError: options that cannot be, or do not go together.
@@ -114,7 +120,7 @@ class Settings(FunctionSettings):
     schedule: str = DEFAULT_SCHEDULE
     stage_memory_mib: tuple[int, ...] = ()
     each_memory_mib: tuple[int, ...] = ()
-    shares: tuple[int, ...] = ()
+    shares: tuple[int, ...] | Literal["auto"] = ()
 
     positive: ClassVar[Mapping[str, tuple[str, str]]] = {
         **FunctionSettings.positive,
@@ -122,6 +128,7 @@ class Settings(FunctionSettings):
     }
 
     def __post_init__(self) -> None:
+        numbers_of(self.shares)
         lists = ("cut", "stage_memory_mib", "log", "each_memory_mib", "shares")
         for name in lists:  # by way of JSON
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -129,7 +136,7 @@ class Settings(FunctionSettings):
             self._check_cut()
         else:
             check_uncut(self.replicas, self.schedule, self.stage_memory_mib)
-        each = {"--memory": self.each_memory_mib, "--shares": self.shares}
+        each = {"--memory": self.each_memory_mib, "--shares": numbers_of(self.shares)}
         object.__setattr__(self, "workers", workers_of(self.workers, each))
         FunctionSettings.__post_init__(self)  # super() does not know a class with slots
         PROTOCOLS.check(self.sync, "--sync")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dayfly.batches import share
 from dayfly.errors import RequestError
 from dayfly.runs.function_resources import resources_of
+from dayfly.runs.keywords import AUTO
 
 if TYPE_CHECKING:
     from dayfly.runs.settings import Settings
@@ -63,6 +64,20 @@ def check_alone(given: Mapping[str, Any]) -> None:
                 f"--workers 1: {flag} {','.join(map(str, each))} is of {len(each)} workers: leave "
                 "out one of them"
             )
+
+
+def numbers_of(shares: Sequence[int] | str) -> tuple[int, ...]:
+    """Returns shares that are numbers.
+
+    Raises:
+        RequestError: they are to follow from a profile that is not there.
+    """
+    if isinstance(shares, str):
+        raise RequestError(
+            f"--shares {AUTO} needs a profile of the job: write one with dayfly profile, and give "
+            "dayfly train --profile FILE, or carry out a plan of dayfly predict --shares auto"
+        )
+    return tuple(shares)
 
 
 def check_kept(settings: Settings, changed: Mapping[str, Any]) -> None:
@@ -117,7 +132,7 @@ def shares_of(settings: Settings) -> tuple[int, ...]:
     Raises:
         RequestError: functions that cannot be.
     """
-    shares = settings.shares
+    shares = numbers_of(settings.shares)
     if not shares and settings.each_memory_mib:
         cores = [resources_of(kind).spec.cpu_cores for kind in settings.kinds]
         shares = tuple(1 if one is None else max(1, round(_PARTS * one)) for one in cores)
