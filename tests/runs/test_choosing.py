@@ -11,6 +11,7 @@ import pytest
 from benchmarks.parts.enumerated import problems
 
 import dayfly
+from dayfly.batches import share
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
@@ -25,6 +26,7 @@ from dayfly.runs.choosing.candidate import (
     DATA_PARALLEL,
     K_REDUCE,
     PIPELINE,
+    Candidate,
     excess_mib,
     with_settings,
 )
@@ -33,9 +35,16 @@ from dayfly.runs.choosing.choice import Choice, certainty, choice_of
 from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
-from dayfly.runs.choosing.ranking import CLOSED_FORMS, VIRTUAL_TIME, cut_of, ranked, shorthand
+from dayfly.runs.choosing.ranking import (
+    CLOSED_FORMS,
+    VIRTUAL_TIME,
+    cut_of,
+    predicted,
+    ranked,
+    shorthand,
+)
 from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_profiles
-from dayfly.runs.plans import configuration, configuration_of
+from dayfly.runs.plans import configuration, configuration_of, settings_of
 from tests.choose.lambda_by_hand import SIZES, job
 
 KNOWN = Catalogue()
@@ -207,6 +216,42 @@ def test_a_free_batch() -> None:
     assert batches
     assert max(batches) <= 320
     assert batches != {64}
+
+
+def test_plans_of_hap_are_fasdls_as_they_are() -> None:
+    """Each worker has the samples of the plan, and is predicted as it runs. All learn as by bsp,
+    as far as anybody knows, which is said."""
+    asked = replace(SMALL, sync="hap", most_batch_size=640)
+    found = choice_of([OVER_S3], asked)
+    lagging = [one for one in _candidates(found) if one.settings.sync == "hap"]
+    assert lagging
+    for one in lagging:
+        c = configuration(one.settings, one.wanted)
+        sizes = {len(share(c.batch_size, rank, c.workers, c.shares)) for rank in range(c.workers)}
+        assert {f"with {size}" in one.words for size in sizes} == {True}
+    kinds = {one.settings.sync for one in _candidates(found)}
+    assert kinds == {"bsp", "hap"}  # of bsp where all are aggregators
+    assert any("under staleness nobody said" in note for note in found.notes)
+    unequal = next(one for one in lagging if one.settings.shares)
+    option = predicted(unequal, 1e9)
+    assert settings_of(option.plan) == unequal.settings
+    assert len(option.prediction.memory_mib) == 2  # of both roles
+
+
+def test_the_batch_of_hap_is_the_jobs_at_most() -> None:
+    found = proposed(OVER_S3, replace(SMALL, sync="hap"), time_limit_s=5.0)
+    assert {one.kind for one in found.candidates} == {K_REDUCE}
+    assert max(one.wanted.batch_size for one in found.candidates) <= 64
+    with pytest.raises(RequestError, match="--sync local-sgd: plans are of bsp or hap"):
+        replace(SMALL, sync="local-sgd")
+
+
+def _candidates(found: Choice) -> list[Candidate]:
+    """On the front, and beside it."""
+    return [
+        *(one.plan.candidate for one in found.front.points),
+        *(one.plan for one in found.others),
+    ]
 
 
 def test_over_direct_links_stages_are_hydrozoas() -> None:

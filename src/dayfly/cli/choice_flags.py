@@ -60,6 +60,9 @@ CHOICE: Mapping[str, Flag] = {
         "Choose the batch, too, up to so many samples, as FasDL does.",
         "the batch is the job's",
     ),
+    "sync": Flag(
+        str, "Protocol of the plans; hap: FasDL's, with workers that lag.", "bsp", metavar="bsp|hap"
+    ),
     "micro_batches": Flag(
         str,
         "Micro-batches of a step, all replicas' together, to choose among.",

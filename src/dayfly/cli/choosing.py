@@ -100,6 +100,7 @@ def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
         "batch_size": flags["batch_size"],
         "epochs": flags["epochs"],
         "most_batch_size": flags["most_batch_size"],
+        "sync": flags["sync"],
         "time_limit_s": flags["time_limit"],
         "target_loss": flags["target_loss"],
         "target_accuracy": flags["target_accuracy"],

@@ -118,6 +118,7 @@ class ChoiceKeywords(TypedDict, total=False):
     batch_size: int | None
     epochs: int | None
     most_batch_size: int | None
+    sync: str
     merge_layers: int | None
     merge_by: str
     target_loss: float | None

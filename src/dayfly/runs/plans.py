@@ -22,6 +22,7 @@ from dayfly.runs.function_resources import imitated_by, resources_under
 from dayfly.runs.settings import Settings
 from dayfly.runs.unequal import shares_of
 from dayfly.runs.whole_files import replacing
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.training.precisions import FP32
 from dayfly.wire.channels.kinds import LOOPBACK
 from dayfly.wire.collectives import default_collective
@@ -209,7 +210,10 @@ def profile_settings(profile: Profile, asked: Mapping[str, Any]) -> dict[str, An
     if "://" not in profile.channel:  # a store of the catalogue, which a run names by its URL
         kind = channel_of(profile.channel)
         can = kind.abilities
-        own["collective"] = default_collective(sums=can.sums, direct=can.direct, immediate=False)
+        sync = PROTOCOLS.get(asked.get("sync") or "bsp")
+        if sync is None or not sync.staleness:  # workers that lag have one collective alone
+            usual = default_collective(sums=can.sums, direct=can.direct, immediate=False)
+            own["collective"] = usual
         if can.sums:
             # Here its servers are processes of this machine.
             count = int(profile.channel.partition(":")[2] or 1)

@@ -59,7 +59,8 @@ def check_alone(given: Mapping[str, Any]) -> None:
         given: settings by name, those that are asked for alone.
     """
     for name, flag in _LISTS.items():
-        if given.get("workers") == 1 and len(each := given.get(name) or ()) > 1:
+        each = given.get(name) or ()
+        if given.get("workers") == 1 and len(each) > 1 and each != AUTO:
             raise RequestError(
                 f"--workers 1: {flag} {','.join(map(str, each))} is of {len(each)} workers: leave "
                 "out one of them"

@@ -34,6 +34,7 @@ def k_reduce_problem(
     step: int = STEP,
     vcpus_at_once: float = math.inf,
     kind: FunctionKind = BY_MEMORY,
+    sync: str = "bsp",
 ) -> KReduceProblem:
     """FasDL's problem of a job.
 
@@ -42,11 +43,12 @@ def k_reduce_problem(
         rate, step: see `batches`.
         vcpus_at_once: of all functions.
         kind: one of `kinds_of_sizes`.
+        sync: protocol, by which functions hold more or less: bsp or hap.
 
     Raises:
         RequestError: without prices, without limited memory sizes, and if the model fits nowhere.
     """
-    held = {"collective": "k-reduce", "aggregators": 1}
+    held = {"collective": "k-reduce", "aggregators": 1, "sync": sync}
     profile = of_kind(profile, kind)
     sizes = tuple(
         FunctionSize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dayfly.planning import memory
@@ -88,12 +89,27 @@ def _start_s(target: Target) -> float:
     return max(size.init_s.value + size.start_s.value for size in target.profile.sizes)
 
 
-def k_reduce_settings(plan: KReducePlan) -> dict[str, Any]:
-    """Of a run by bsp, which shares the batch evenly: hap is run, and not predicted."""
+def k_reduce_settings(plan: KReducePlan, sync: str = "bsp") -> dict[str, Any]:
+    """Returns the settings of a run.
+
+    Args:
+        plan: of FasDL's problem.
+        sync: hap: as the paper has it, its others lag and have batches of their own; bsp: all wait,
+            and the batch is shared evenly. Where all are aggregators there is no difference.
+    """
     own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-    return own | (
-        {"collective": "k-reduce", "aggregators": plan.aggregators} if plan.workers > 1 else {}
-    )
+    others = plan.workers - plan.aggregators
+    if plan.workers == 1:
+        return own
+    own["aggregators"] = plan.aggregators
+    if sync == "bsp" or not others:
+        return {**own, "collective": "k-reduce"}
+    shares = (plan.aggregators_samples,) * plan.aggregators + (plan.others_samples,) * others
+    common = gcd(*shares)
+    own["sync"] = sync
+    if len(set(shares)) > 1:
+        own["shares"] = tuple(one // common for one in shares)
+    return own
 
 
 def pipeline_settings(plan: PipelinePlan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -93,6 +93,8 @@ def proposed(
     found: list[Candidate] = []
     refused: dict[str, str] = {}
     gap = 0.0
+    if asked.lags:
+        return _hybrid(target, asked, wanted)
     try:
         found += _data_parallel(target, asked, wanted, known)
     except RequestError as refusal:
@@ -110,6 +112,19 @@ def proposed(
     except RequestError as refusal:
         refused[PIPELINE] = str(refusal)
     return Proposed(tuple(found), gap, refused)
+
+
+def _hybrid(target: Target, asked: PlanQuery, wanted: JobSpec) -> Proposed:
+    """Plans of hap alone: FasDL's problem is the one that has them."""
+    if target.sums:
+        why = "its servers sum, and hap has workers that do: leave out --sync hap there"
+        return Proposed((), refused={K_REDUCE: why})
+    if asked.most_batch_size is None:
+        asked = replace(asked, most_batch_size=wanted.batch_size)
+    try:
+        return Proposed(tuple(_k_reduce(target, asked, wanted)))
+    except RequestError as refusal:
+        return Proposed((), refused={K_REDUCE: str(refusal)})
 
 
 def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
@@ -178,7 +193,7 @@ def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candida
         batch = JobSpec.profiled(
             target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
         )
-        own = k_reduce_settings(plan) | kind.settings
+        own = k_reduce_settings(plan, asked.sync) | kind.settings
         made.append(candidate_of(target, K_REDUCE, point, own, batch))
     return made
 
@@ -199,6 +214,7 @@ def _k_reduce_points(
         most_global_samples=min(asked.most_batch_size, target.profile.samples),
         vcpus_at_once=asked.vcpus_of(target.profile),
         kind=kind,
+        sync=asked.sync,
     )
     points = plan_k_reduce(problem).points
     return Front.of(at_target(target, point, point.plan.workers) for point in points).points

@@ -277,7 +277,7 @@ def choice_of(
             f"{closed} of the front are predicted by closed forms, as their messages are too many "
             "for the time limit: allow more with --time-limit"
         )
-    notes += asked.target_words + least_times(best.front)
+    notes += asked.sync_words + asked.target_words + least_times(best.front)
     notes += filter(None, (merging_words(target, asked) for target in targets))
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")

@@ -7,7 +7,7 @@
     micro-batches        half as many, twice as many
     schedule             the other order of a cut model's passes
     collective           each other that the channel has
-    aggregators          K of k-reduce: half as many, twice as many
+    aggregators          K of k-reduce and hap: half as many, twice as many, all with equal shares
     store                the same functions over each other store
 
 Each is predicted as the plan itself was. The front answers which plan is best; this answers what a
@@ -122,7 +122,7 @@ def _changes(
         for part in dict.fromkeys(one.gpu_share for one in of_size if one.gpu_share):
             if share not in (None, part):
                 yield "GPU", f"{share:g}", f"{part:g}", {**own, "gpu_share": part}
-    if members > 1 and not s.cut:
+    if members > 1 and not s.cut and not s.protocol.staleness:
         for name in asked.collectives or collectives_of(profile):
             if name not in (s.algorithm, K_REDUCE):
                 changed = {**own, "collective": name, "aggregators": None}
@@ -130,12 +130,15 @@ def _changes(
     if s.aggregators is not None:
         for count in (s.aggregators // 2, 2 * s.aggregators):
             if 1 <= count <= members:
-                yield "aggregators", str(s.aggregators), str(count), {**own, "aggregators": count}
+                more = {**own, "aggregators": count, "shares": ()}
+                yield "aggregators", str(s.aggregators), str(count), more
 
 
 def _of_members(own: Mapping[str, Any], members: int) -> dict[str, Any]:
     """Settings for so many members: a lone one sums nothing; of aggregators there are no more."""
-    more = {name: value for name, value in own.items() if members > 1 or name != "collective"}
+    more = {name: value for name, value in own.items() if name != "shares"}
+    if members == 1:
+        more = {name: value for name, value in more.items() if name not in ("collective", "sync")}
     if more.pop("aggregators", None) is not None and members > 1:
         more["aggregators"] = min(own["aggregators"], members)
     return more

@@ -13,6 +13,7 @@ from dayfly.planning.choose.pipelines.merging import TIME as BY_TIME
 from dayfly.planning.curves import EpochsToTarget
 from dayfly.planning.profile import Profile
 from dayfly.runs.settings import Settings
+from dayfly.specs.protocols import PROTOCOLS
 
 P = TypeVar("P")
 
@@ -115,6 +116,8 @@ class Goal:
         )
 
 
+#: What `--sync` may be.
+_PLANNED = ("bsp", "hap")
 #: Functions at once, unless said otherwise: as many as virtual time goes through one by one.
 MOST_WORKERS = 64
 #: Seconds that search and re-ranking take at most, about, unless said otherwise. Searches end by
@@ -141,6 +144,8 @@ class PlanQuery:
         batch_size: in place of the job's.
         epochs: in place of the job's.
         most_batch_size: the batch may be chosen, too, up to so many samples, as FasDL does.
+        sync: protocol of the plans: bsp, or hap, whose plans are FasDL's as they are, with batches
+            up to the job's unless `most_batch_size` is said.
         merge_layers: layers at most that cuts are searched between; of a model of more, neighbours
             become one (`dayfly.planning.choose.pipelines.merging`); None: `MOST_LAYERS`.
         merge_by: of which the merged layers have equal shares: time, parameters or activations.
@@ -163,6 +168,7 @@ class PlanQuery:
     batch_size: int | None = None
     epochs: int | None = None
     most_batch_size: int | None = None
+    sync: str = "bsp"
     merge_layers: int | None = None
     merge_by: str = BY_TIME
     target_loss: float | None = None
@@ -178,6 +184,8 @@ class PlanQuery:
             raise RequestError(f"--vcpus {self.vcpus:g}: give a number above 0")
         if not 0 < self.time_limit_s < math.inf:
             raise RequestError(f"--time-limit {self.time_limit_s:g}: give seconds above 0")
+        if self.sync not in _PLANNED:
+            raise RequestError(f"--sync {self.sync}: plans are of {' or '.join(_PLANNED)}")
         if min(self.micro_batches, default=1) < 1:
             raise RequestError("--micro-batches: give numbers from 1")
         self.merging()
@@ -187,6 +195,21 @@ class PlanQuery:
                 "--curve is of one batch size, and how many epochs another one takes it does not "
                 "say: leave out --most-batch-size"
             )
+
+    @property
+    def lags(self) -> bool:
+        """Whether plans may have workers that lag."""
+        return bool(PROTOCOLS[self.sync].staleness)
+
+    @property
+    def sync_words(self) -> list[str]:
+        """What a person should know of the protocol, a sentence each; none of bsp."""
+        if not self.lags:
+            return []
+        return [
+            f"--sync {self.sync}: seconds and dollars are of as many samples as by bsp; how many "
+            "more a target takes under staleness nobody said, so they are no reason to prefer it"
+        ]
 
     @property
     def ends(self) -> dict[str, Any]:

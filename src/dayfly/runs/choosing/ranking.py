@@ -105,7 +105,10 @@ class Option:
 def shorthand(settings: Settings) -> str:
     """What is chosen of a run's settings, in a few words."""
     k = "" if settings.aggregators is None else f" K={settings.aggregators}"
-    summed = f", {settings.algorithm}{k}" if settings.members > 1 else ""
+    how = settings.sync if settings.protocol.staleness else settings.algorithm
+    summed = f", {how}{k}" if settings.members > 1 else ""
+    if settings.shares:
+        summed += f", shares {' and '.join(map(str, dict.fromkeys(settings.shares)))}"
     micro = settings.micro_batches or 1
     micros = f", {micro} micro" if micro > 1 else ""
     micros += "" if settings.schedule == FILL_DRAIN else f" by {settings.schedule}"
