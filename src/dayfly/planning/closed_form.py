@@ -26,12 +26,12 @@ from dayfly.planning import data_parallel, staged
 from dayfly.planning.closed_form_kinds import many_unequal
 from dayfly.planning.closed_form_sums import (
     begins_s,
+    buckets_whole_s,
     passes_s,
     shared_out,
     steps_of_parts,
     sum_of,
     summed_s,
-    whole_s,
 )
 from dayfly.planning.configuration import (
     Configuration,
@@ -101,7 +101,7 @@ def many_step(
         compute_s = _passes_s(size, c, batches[0])
         compute_s += data_parallel.adding_s(size, c, leaves, buffer)
         mine = -(-batches[0] // c.workers)
-        begin = whole_s(size, buffer, compute_s, -(-mine // c.pieces))
+        begin = buckets_whole_s(size, buffer, compute_s, -(-mine // c.pieces))
         reduced_s = summed_s(begin, summed)
         overhead_s = apply_s + size.step_s.value
     return steps_of_parts(compute_s, reduced_s, overhead_s), shared_out(summed, c.workers)

@@ -15,12 +15,12 @@ from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel
 from dayfly.planning.closed_form_sums import (
     asked_of,
+    buckets_whole_s,
     passes_s,
     shared_out,
     steps_of_parts,
     sum_of,
     summed_s,
-    whole_s,
 )
 from dayfly.planning.configuration import Configuration, stage_size, step_samples
 from dayfly.planning.function_times import pace, paced
@@ -60,7 +60,7 @@ class _Kind:
             size=size,
             lags=c.lags(ranks[0]),
             compute_s=compute_s,
-            begin_s=whole_s(size, buffer, compute_s, -(-mine // c.pieces)),
+            begin_s=buckets_whole_s(size, buffer, compute_s, -(-mine // c.pieces)),
             overhead_s=size.apply(sum(layer.trained for layer in profile.layers))
             + size.step_s.value,
         )

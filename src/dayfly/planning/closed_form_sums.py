@@ -67,7 +67,7 @@ def asked_of(
     )
 
 
-def whole_s(size: SizeProfile, buffer: Flat, compute_s: float, samples: int) -> list[float]:
+def buckets_whole_s(size: SizeProfile, buffer: Flat, compute_s: float, samples: int) -> list[float]:
     """Returns when each bucket is whole, of a worker that has computed after so many seconds.
 
     Args:
