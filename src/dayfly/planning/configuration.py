@@ -20,6 +20,8 @@ from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, Protoco
 from dayfly.specs.streaming import Streaming
 from dayfly.specs.streaming import refuses as refuses_streaming
 from dayfly.wire.collectives import collective
+from dayfly.wire.pipelines.flow import Flow
+from dayfly.wire.pipelines.step import Layout
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
 #: Seconds between run checkpoints, unless said otherwise.
@@ -36,9 +38,9 @@ class Configuration:
         vcpus: of each function, where a memory can be had with several numbers; None: the fewest.
         gpu_share: of each function; None: no GPU.
         cut: numbers of the layers that begin a stage, but for the first.
-        replicas: of each stage, `workers` if it is not cut.
-        micro_batches: of a replica; with virtual workers of a whole model in each leaf, while of a
-            cut one they are the leaves.
+        replicas: of each stage, or one number for all; `workers` if it is not cut.
+        micro_batches: of a replica, of the stage with the most; with virtual workers of a whole
+            model in each leaf, while of a cut one they are the leaves.
         schedule: fill-drain or 1f1b.
         sync: the protocol.
         k: steps of a round, if its rounds have several; None: an epoch's.
@@ -62,7 +64,7 @@ class Configuration:
     vcpus: float | None = None
     gpu_share: float | None = None
     cut: tuple[int, ...] = ()
-    replicas: int = 1
+    replicas: int | tuple[int, ...] = 1
     micro_batches: int = 1
     schedule: str = "fill-drain"
     sync: str = "bsp"
@@ -99,9 +101,28 @@ class Configuration:
         return compression(self.compress).feeds_back and self.workers > 1
 
     @property
+    def layout(self) -> Layout:
+        """Which worker is which replica of which stage."""
+        return Layout(self.stages, self.replicas if self.cut else self.workers)
+
+    @property
+    def flow(self) -> Flow:
+        """How stages share out a batch; of a cut model."""
+        return Flow(self.layout, self.micro_batches, self.virtual_workers)
+
+    @property
     def members(self) -> int:
-        """Workers that hold the same parameters, and sum their gradients."""
-        return self.replicas if self.cut else self.workers
+        """Workers that hold the same parameters, and sum their gradients; of the stage that has
+        the most of them."""
+        return max(self.layout.each)
+
+    def members_of(self, stage: int) -> int:
+        """The same of a stage."""
+        return self.layout.replicas_of(stage)
+
+    def aggregators_of(self, stage: int) -> int | None:
+        """Of k-reduce among a stage's workers, at most all of them; None: of another collective."""
+        return None if self.aggregators is None else min(self.aggregators, self.members_of(stage))
 
     @property
     def leaves(self) -> int:
@@ -252,10 +273,9 @@ def stage_size(profile: Profile, configuration: Configuration, stage: int) -> Si
     size = declined(size, profile.decline, c.workers)
     if size.crowd_cores <= 0 or c.workers == 1:
         return size
-    each = c.workers // c.stages
     sizes = [profile.size(stage_memory_mib(c, one), c.vcpus) for one in range(c.stages)]
-    speeds = [size.speed for size in sizes]
-    return contended(size, each * sum(speeds) - size.speed)
+    speeds = [each * one.speed for each, one in zip(c.layout.each, sizes, strict=True)]
+    return contended(size, sum(speeds) - size.speed)
 
 
 def micro_samples(profile: Profile, configuration: Configuration) -> int:
@@ -280,7 +300,7 @@ def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
     c, size = configuration, stage_size(profile, configuration, stage)
     shared, own = kept_bytes(profile, c, stage_layers(profile, c, stage))
     measured = _model_bytes(profile.layers) + _state_bytes(profile, profile.layers)
-    others = measured - shared / c.members - own
+    others = measured - shared / c.members_of(stage) - own
     return max(0.0, size.end_s.value - size.up.occupied_s(others))
 
 
@@ -326,11 +346,17 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
         raise RequestError(
             f"cut {list(c.cut)}: give rising numbers of layers from 1 to {layers - 1}"
         )
-    if c.cut and c.stages * c.replicas != c.workers:
-        raise RequestError(
-            f"{c.workers} workers are not {c.stages} stages in {c.replicas} replicas: "
-            f"give {c.stages * c.replicas}"
-        )
+    if c.cut:
+        each = (c.replicas,) * c.stages if isinstance(c.replicas, int) else c.replicas
+        if len(each) != c.stages or min(each) < 1:
+            raise RequestError(
+                f"replicas {list(each)} of {c.stages} stages: give each a number from 1"
+            )
+        if sum(each) != c.workers:
+            raise RequestError(
+                f"{c.workers} workers are not {c.stages} stages in {c.layout.in_words} replicas: "
+                f"give {sum(each)}"
+            )
     if len(c.memory_mib) not in (1, c.stages):
         raise RequestError(
             f"{len(c.memory_mib)} memory sizes for {c.stages} stages: give one, or one a stage"

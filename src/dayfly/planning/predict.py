@@ -17,7 +17,7 @@ from dayfly.catalogue.metering import MeteredInvocation, StoreTraffic, bill
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import least, rounded
-from dayfly.planning import data_parallel, staged
+from dayfly.planning import data_parallel, staged, staged_validation
 from dayfly.planning.closed_form import MOST_SIMULATED, many_requests, many_step, many_validation
 from dayfly.planning.configuration import (
     Configuration,
@@ -161,14 +161,14 @@ def validation_of(
     profile: Profile, c: Configuration, means: ChannelModel, most_simulated: int = MOST_SIMULATED
 ) -> Part:
     """A validation of all workers."""
-    if c.workers > most_simulated:
+    if c.workers > most_simulated and c.layout.even:
         seconds, moved = many_validation(profile, c, means)
         return Part(seconds=seconds, moved=moved)
     seconds, found = 0.0, [StoreTraffic() for _ in range(c.workers)]
     rounds: list[tuple[Sequence[Rank], Sequence[Rank], int]] = []
     if c.cut:
-        for one in staged.validation(profile, c, means):
-            rounds.append((one.ranks, staged.joining(one, means.shared), one.count))
+        for one in staged_validation.validation(profile, c, means):
+            rounds.append((one.ranks, staged_validation.joining(one, means.shared), one.count))
     else:
         everybody = data_parallel.validation(profile, c, means)
         rounds.append((everybody, everybody, 1))
@@ -327,7 +327,7 @@ def predict(
     vcpus = c.vcpus if profile.imitate is not None else None
     used, moved = [], {}
     for rank in range(c.workers):
-        stage = rank // c.replicas if c.cut else 0
+        stage = c.layout.stage_rank(rank).stage
         name = f"worker-{rank}"
         memory_mib = stage_memory_mib(c, stage)
         for attempt, life in enumerate(lives.of_stage[stage]):

@@ -121,7 +121,7 @@ _OUTCOMES = {
 def memory_of(asked: Configuration, rank: int) -> int | None:
     """Of a worker's functions, in MiB."""
     sizes = asked.memory_mib
-    return sizes[rank // asked.replicas] if len(sizes) > 1 else sizes[0]
+    return sizes[asked.layout.stage_rank(rank).stage] if len(sizes) > 1 else sizes[0]
 
 
 def used_by(one: Attempt, memory_mib: int | None, settings: Settings) -> MeteredInvocation:

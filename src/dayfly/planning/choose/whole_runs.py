@@ -173,8 +173,12 @@ def cut_run_s(profile: Profile, c: Configuration, stepping_s: float) -> float:
         passes_s.append(
             passed(stage_size(profile, c, stage).forward[mine.start : mine.stop], block)
         )
-    each = -(-profile.validation_samples // max(1, block * c.replicas))
-    validation_s = sum(passes_s) + max(0, each - 1) * max(passes_s)
+    blocks = -(-profile.validation_samples // max(1, block))
+    more_s = (
+        (-(-blocks // replicas) - 1) * pass_s
+        for replicas, pass_s in zip(c.layout.each, passes_s, strict=True)
+    )
+    validation_s = sum(passes_s) + max(0.0, *more_s)
     training_s = stepping_s + validations(c.epochs, c.validate_every) * validation_s
     room_s = math.inf if c.lifetime_s is None else c.lifetime_s - start_s - ending_s
     return training_s + max(1, math.ceil(training_s / max(room_s, 1.0))) * (start_s + ending_s)

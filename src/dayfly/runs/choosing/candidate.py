@@ -97,16 +97,16 @@ def k_reduce_settings(plan: KReducePlan) -> dict[str, Any]:
 
 
 def pipeline_settings(plan: PipelinePlan) -> dict[str, Any]:
-    """Of a run; all of its stages have as many replicas."""
-    degree = plan.degree
-    assert degree is not None, "stages of one run have as many replicas each"
-    own: dict[str, Any] = {"micro_batches": plan.micro_batches // degree}
+    """Of a run."""
+    most = max(plan.replicas)
+    own: dict[str, Any] = {"micro_batches": plan.micro_batches // most}
     if plan.starts:
-        own |= {"cut": plan.starts, "replicas": degree, "stage_memory_mib": plan.memory_mib}
+        replicas = plan.replicas if plan.degree is None else plan.degree
+        own |= {"cut": plan.starts, "replicas": replicas, "stage_memory_mib": plan.memory_mib}
         own |= {"schedule": plan.schedule}
     else:
-        own |= {"workers": degree, "memory_mib": plan.memory_mib[0]}
-    return own | ({"collective": plan.collective} if degree > 1 else {})
+        own |= {"workers": most, "memory_mib": plan.memory_mib[0]}
+    return own | ({"collective": plan.collective} if most > 1 else {})
 
 
 def candidate_of(

@@ -116,7 +116,8 @@ def shorthand(settings: Settings) -> str:
     runs = [(len(list(same)), size) for size, same in groupby(sizes)]
     memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
     memory = memory if len(runs) > 1 else f"{sizes[0]}"
-    return f"{settings.stages} stages x {settings.members} of {memory} MiB{has}{micros}{summed}"
+    each = settings.layout.in_words
+    return f"{settings.stages} stages x {each} of {memory} MiB{has}{micros}{summed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +378,7 @@ def cut_of(option: Option) -> tuple[tuple[CutLayer, ...], tuple[CutStage, ...]]:
         stages.append(
             CutStage(
                 layers=mine,
-                replicas=c.members,
+                replicas=c.members_of(stage),
                 memory_mib=stage_memory_mib(c, stage),
                 peak_mib=option.prediction.memory_mib[stage],
             )

@@ -1,0 +1,127 @@
+"""What sums take by the closed forms of their collectives, and when a step's buckets are summed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dayfly.batches import share
+from dayfly.catalogue.metering import StoreTraffic
+from dayfly.planning.configuration import ITEM_BYTES
+from dayfly.planning.profile import SizeProfile
+from dayfly.planning.ranks import ChannelModel, travelling_bytes
+from dayfly.wire.collectives import collective
+from dayfly.wire.collectives.cost import AllReduce, Cost
+from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.pipelines.step import Layout
+from dayfly.wire.streams import HostLink
+
+
+def sum_of(
+    algorithm: str,
+    aggregators: int | None,
+    members: int,
+    length: int,
+    means: ChannelModel,
+    size: SizeProfile,
+    codec: str = "none",
+    itemsize: int = ITEM_BYTES,
+    groups: int = 1,
+    first: int = 0,
+    virtual_workers: int | None = None,
+) -> Cost:
+    """Returns what the all-reduce of `length` elements takes, on functions of one size.
+
+    Raises:
+        RequestError: the algorithm is not known, or states no cost and has too many members.
+    """
+    part_bytes = sum_bytes = None
+    if codec != "none":
+        part_bytes, sum_bytes = (
+            travelling_bytes(codec, members, length, total) for total in (False, True)
+        )
+    asked = AllReduce(
+        members=members,
+        length=length,
+        link=means.link(size),
+        itemsize=itemsize,
+        travelling_bytes=part_bytes,
+        sum_bytes=sum_bytes,
+        groups=groups,
+        first=first,
+    )
+    how = collective(algorithm, aggregators, members, virtual_workers)
+    return cost_of(algorithm, how, asked)
+
+
+def all_reduced_s(compute_s: float, pieces: Sequence[float], sums: Sequence[Cost]) -> float:
+    """When all buckets are summed: their bytes go one after another over one link, while one's
+    latencies are another's transfers, and one's uploads another's downloads."""
+    reduced_s = later_s = 0.0
+    begin = whole_s_of(compute_s, pieces, len(sums))
+    for whole_s, one in zip(reversed(begin), reversed(sums), strict=True):
+        reduced_s = max(reduced_s, whole_s + one.seconds, whole_s + one.carried_s + later_s)
+        later_s += one.busiest_s
+    return reduced_s
+
+
+def whole_s_of(compute_s: float, pieces: Sequence[float], buckets: int) -> list[float]:
+    """When each bucket is whole: a piece of the backward pass after the one before it."""
+    return [compute_s - sum(pieces[number + 1 :]) for number in range(buckets)]
+
+
+def _carried_s(begun: Sequence[tuple[float, float]]) -> float:
+    """When one link has carried all: when each may begin, rising, and how long it takes."""
+    return max(
+        begin_s + sum(each_s for _, each_s in begun[number:])
+        for number, (begin_s, _) in enumerate(begun)
+    )
+
+
+def hosts_s(
+    host: HostLink,
+    layout: Layout,
+    begin: Sequence[Sequence[float]],
+    sums: Sequence[Sequence[Cost]],
+) -> float:
+    """Returns the seconds after which each host's link has carried the sums of all stages on it.
+
+    The sums of one stage take as long as if it were alone on the host. Those of several stages
+    share the link, so their times on it are added.
+    """
+    workers, functions = layout.world_size, host.functions
+    on_hosts = {
+        tuple(sorted(Counter(layout.stage_rank(rank).stage for rank in range(first, last)).items()))
+        for first in range(0, workers, functions)
+        for last in [min(workers, first + functions)]
+    }
+
+    def link_s(one: Cost, stage: int, count: int) -> float:
+        moved = (one.bytes_up + one.bytes_down) * count / layout.replicas_of(stage)
+        return min(one.carried_s, moved / host.bytes_per_s)
+
+    return max(
+        _carried_s(
+            sorted(
+                (whole_s, link_s(one, stage, count))
+                for stage, count in on_host
+                for whole_s, one in zip(begin[stage], sums[stage], strict=True)
+            )
+        )
+        for on_host in on_hosts
+    )
+
+
+def shared_among(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:
+    """Each member's part of what all move, as equal as can be."""
+    wholes = [
+        sum(getattr(one, what) for one in sums)
+        for what in ("puts", "gets", "bytes_up", "bytes_down")
+    ]
+    found = []
+    for member in range(members):
+        puts, gets, up, down = (len(share(whole, member, members)) for whole in wholes)
+        found.append(
+            StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
+        )
+    return found
