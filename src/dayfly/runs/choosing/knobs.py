@@ -95,8 +95,8 @@ def _changes(
             if s.cut:
                 more["micro_batches"] = max(1, micro * members // max(others))
             count = others[0] if s.layout.even else others
-            other = Layout(len(others), others).in_words
-            yield what, s.layout.in_words, other, {**more, what: count}
+            words = Layout(len(others), others).in_words
+            yield what, s.layout.in_words, words, {**more, what: count}
     vcpus, share = own.get("cpu_cores"), own.get("gpu_share")
     sizes = [size for size, one in limited(profile) if vcpus in (None, one.cpu_cores)]
     sizes = list(dict.fromkeys(sizes))
