@@ -34,6 +34,7 @@ from dayfly.planning.configuration import (
     stage_size,
 )
 from dayfly.planning.function_times import cut_backward, passed, slowest
+from dayfly.planning.local_rounds import reduced_at_s
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together, volume
@@ -64,12 +65,7 @@ def many_step(
         ]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
         overhead_s = len(batches) * apply_s + size.step_s.value
-        overlap_s = 0.0
-        if c.streaming is not None:
-            overlap_s = c.streaming.overlap * (compute_s / len(batches) + apply_s)
-        whole_s = sum(one.seconds for one in summed)
-        late_s = sum(max(0.0, one.seconds - overlap_s) for one in summed)
-        reduced_s = max(compute_s + late_s, whole_s)
+        reduced_s = reduced_at_s(c, compute_s, apply_s, len(batches), summed)
     else:
         buffer = data_parallel.flat_of(profile, c)
         last = len(buffer.buckets) - 1
