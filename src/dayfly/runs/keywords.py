@@ -116,6 +116,9 @@ class ChoiceKeywords(TypedDict, total=False):
     micro_batches: tuple[int, ...]
     collectives: tuple[str, ...]
     batch_size: int | None
+    batch_sizes: tuple[int, ...]
+    methods: tuple[str, ...]
+    efficiencies: tuple[str, ...]
     epochs: int | None
     most_batch_size: int | None
     merge_layers: int | None

@@ -37,7 +37,7 @@ from dayfly.planning.profile import NOTHING, Affine, Profile, SizeProfile
 from dayfly.planning.ranks import channel_of
 
 if TYPE_CHECKING:
-    from dayfly.planning.choose.data_parallel import DataParallelProblem
+    from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 
 
 def run_of(
@@ -139,7 +139,8 @@ def least_run(
     before_s = size.data(mine) + _in_one(size.forward)(mine)
     summed_s = least_sum_s(profile, size, workers, summed_bytes)
     computed_s = before_s + most(_in_one(size.backward)(mine), summed_s)
-    apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
+    apply_s = size.apply(sum(layer.trained for layer in profile.layers))
+    apply_s += p.sums_a_step * size.step_s.value
     run_s, lives = run_of(p, size, workers, computed_s + apply_s, 0.0)
     kind = profile.kind_of(size)
     usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)

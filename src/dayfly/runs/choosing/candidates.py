@@ -97,7 +97,8 @@ def proposed(
         found += _data_parallel(target, asked, wanted, known)
     except RequestError as refusal:
         refused[DATA_PARALLEL] = str(refusal)
-    if target.sums:
+    if target.sums or not asked.method.is_plain:
+        # A cut model sums the gradients of every step, and so does FasDL's problem.
         return Proposed(tuple(found), gap, refused)
     if asked.most_batch_size is not None:
         try:
@@ -159,7 +160,7 @@ def _data_parallel(
         for point in points:
             plan = point.plan
             own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-            own |= plan.has.settings
+            own |= {**plan.has.settings, **asked.method.settings}
             if plan.micro_batches > 1 or wanted.accumulate > 1:
                 own["micro_batches"] = plan.micro_batches
             if plan.workers > 1:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.data_parallel import collectives_of
+from dayfly.planning.choose.data_parallel_problem import collectives_of
 from dayfly.planning.choose.from_profile import limited
 from dayfly.runs.choosing.candidate import Candidate, with_settings
 from dayfly.runs.choosing.choice import Choice

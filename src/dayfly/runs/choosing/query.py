@@ -11,8 +11,10 @@ from dayfly.planning.choose.front import DELTA, Front, Point, dollars, explained
 from dayfly.planning.choose.pipelines.merging import MOST_LAYERS, Merging
 from dayfly.planning.choose.pipelines.merging import TIME as BY_TIME
 from dayfly.planning.curves import EpochsToTarget
+from dayfly.planning.efficiency import given_efficiency
 from dayfly.planning.profile import Profile
 from dayfly.runs.settings import Settings
+from dayfly.specs.methods import BSP, Method
 
 P = TypeVar("P")
 
@@ -139,7 +141,12 @@ class PlanQuery:
             memory needs.
         collectives: of models that are not cut; empty: all.
         batch_size: in place of the job's.
-        epochs: in place of the job's.
+        batch_sizes: to choose among; empty: `batch_size`, or the job's.
+        methods: training methods to choose among, as `dayfly.specs.methods` names them.
+        efficiencies: what methods and batch sizes take, by hand, such as `local-sgd:8=1.3`: times
+            the samples of bsp at the job's batch size.
+        epochs: in place of the job's: of bsp at the job's batch size. Others have as many as they
+            take to the same loss (`dayfly.planning.efficiency`).
         most_batch_size: the batch may be chosen, too, up to so many samples, as FasDL does.
         merge_layers: layers at most that cuts are searched between; of a model of more, neighbours
             become one (`dayfly.planning.choose.pipelines.merging`); None: `MOST_LAYERS`.
@@ -161,6 +168,9 @@ class PlanQuery:
     micro_batches: tuple[int, ...] = ()
     collectives: tuple[str, ...] = ()
     batch_size: int | None = None
+    batch_sizes: tuple[int, ...] = ()
+    methods: tuple[str, ...] = (str(BSP),)
+    efficiencies: tuple[str, ...] = ()
     epochs: int | None = None
     most_batch_size: int | None = None
     merge_layers: int | None = None
@@ -181,12 +191,27 @@ class PlanQuery:
         if min(self.micro_batches, default=1) < 1:
             raise RequestError("--micro-batches: give numbers from 1")
         self.merging()
+        if not self.methods:
+            raise RequestError("--sync: give a method at least, such as bsp")
+        for name in self.methods:
+            Method.parse(name)
+        for text in self.efficiencies:
+            given_efficiency(text, 1)
+        if self.batch_size is not None and self.batch_sizes:
+            raise RequestError("batch_size is one, and batch_sizes are several: give one of them")
+        if min(self.batch_sizes, default=1) < 1:
+            raise RequestError("--batch-size: give whole numbers from 1")
         Settings(**self.ends)
-        if self.reaching is not None and self.most_batch_size is not None:
+        if self.reaching is not None and (self.most_batch_size is not None or self.batch_sizes):
             raise RequestError(
                 "--curve is of one batch size, and how many epochs another one takes it does not "
-                "say: leave out --most-batch-size"
+                "say: leave out --most-batch-size, and give --batch-size one"
             )
+
+    @property
+    def method(self) -> Method:
+        """The one that is planned now, of a choice among one."""
+        return Method.parse(self.methods[0])
 
     @property
     def ends(self) -> dict[str, Any]:

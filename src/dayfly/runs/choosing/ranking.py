@@ -33,10 +33,11 @@ from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict, step_messages, steps_gone_through
-from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
+from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate, learning
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings
+from dayfly.specs.methods import Method
 from dayfly.wire.pipelines.orders import FILL_DRAIN
 
 VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
@@ -75,9 +76,10 @@ class Option:
     @property
     def short(self) -> str:
         """It in a few words, for tables."""
-        own = self.candidate.kind == K_REDUCE
-        batch = f", batch {self.candidate.wanted.batch_size}" if own else ""
-        return f"{shorthand(self.candidate.settings)}{batch}"
+        one = self.candidate
+        own = one.kind == K_REDUCE and one.wanted.batch_size == one.target.profile.batch_size
+        batch = f", batch {one.wanted.batch_size}" if own else ""
+        return f"{shorthand(one.settings)}{learning(one.target, one.settings, one.wanted)}{batch}"
 
     @property
     def plan(self) -> Plan:
@@ -288,7 +290,8 @@ class _Search:
 def _like(candidate: Candidate) -> tuple[object, ...]:
     settings = candidate.settings
     alone = settings.members == 1
-    return str(candidate.target), candidate.kind, alone or settings.algorithm, settings.schedule
+    way = alone or settings.algorithm, settings.schedule, Method.of(settings)
+    return str(candidate.target), candidate.kind, *way
 
 
 def predicted(candidate: Candidate, most_messages: float) -> Option:
