@@ -152,6 +152,7 @@ def test_a_free_batch_ends_where_it_converges_as_well() -> None:
     [
         ({"methods": ("hap:1",)}, "cannot be predicted"),
         ({"methods": ("bsp+powersgd",)}, "cannot be predicted"),
+        ({"methods": ("nesterov:8+fragments=2",)}, "is predicted, and not searched"),
         ({"batch_size": 512}, "bsp@512 .above 3 times"),
     ],
 )

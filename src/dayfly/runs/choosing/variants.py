@@ -142,7 +142,7 @@ def _more(known: Efficiencies, asked: PlanQuery) -> list[str]:
             f"the profile's convergence is beside batch {known.convergence.batch_size}, and "
             f"nothing is known beside batch {known.batch_size}"
         ]
-    looked = set(asked.methods)
+    looked = {*asked.methods, str(BSP)}
     reached = [one for one in known.convergence.measured if one.samples is not None]
     methods = [one.method for one in reached if one.method not in looked]
     batches = [one.batch_size for one in reached if one.method == str(BSP)]
