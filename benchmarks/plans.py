@@ -10,12 +10,14 @@
     gpus       shares of a GPU, of whole and of cut models
     places     functions, containers, machines and spot machines at once
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
+    methods    the same with training methods and batch sizes, which take different samples
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
-dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last planner
-and enumeration have the same equations, and share no search. Of whole models the planner proposes
-by closed forms and predicts what is within their error of the front; so `missed` counts plans that
-are better than all that it shows by more than `--error`. `worst` is the largest such excess.
+dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last two,
+planner and enumeration have the same equations, and share no search. Of whole models the planner
+proposes by closed forms and predicts what is within their error of the front; so `missed` counts
+plans that are better than all that it shows by more than `--error`. `worst` is the largest such
+excess.
 
 `--time` measures the command itself instead (`parts.plan_time`).
 """
@@ -39,6 +41,7 @@ from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.enumerated import (
     gpus,
     k_reduce,
+    methods,
     places,
     problems,
     servers,
@@ -120,6 +123,11 @@ def _whole(chance: Random) -> _Both:
     return whole.chosen(made), whole.every_plan(made)
 
 
+def _methods(chance: Random) -> _Both:
+    problem = methods.random_problem(chance)
+    return methods.chosen(problem), methods.every_plan(problem)
+
+
 #: By name: of a chance what the planner shows and every plan, and the share of `--plans`.
 PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "k-reduce": (_k_reduce, 0.4),
@@ -132,6 +140,7 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "gpus": (_gpus, 0.22),
     "places": (_places, 0.2),
     "whole": (_whole, 0.001),
+    "methods": (_methods, 0.001),
 }
 
 
@@ -160,7 +169,7 @@ def table(result: Mapping[str, Any]) -> Table:
 
 def _compared(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     make, share = PLANNERS[name]
-    error = asked.error if name == "whole" else 0.0
+    error = asked.error if name in ("whole", "methods") else 0.0
     row = {"planner": name, "problems": 0, "plans": 0, "missed": 0, "dominated": 0, "worst": 0.0}
     chance, last = Random(f"{asked.seed} {name}"), time.monotonic()
     while row["plans"] < share * asked.plans:

@@ -297,13 +297,11 @@ def covered(blocks: list[range]) -> range:
     return range(blocks[0].start, blocks[-1].stop) if blocks else range(0)
 
 
-def validation_rounds(
-    samples: int, replicas: int, micro_batches: int, batch_size: int
-) -> list[list[list[range]]]:
-    """Validation of a cut model: of each round, in their order, each replica's blocks.
+def validation_rounds(samples: int, most: int, batch_size: int) -> list[list[range]]:
+    """Validation of a cut model: the blocks of each round, in their order.
 
-    A replica has at most as many blocks in a round as micro-batches in a step of training.
+    Args:
+        most: blocks of a round: as many as all replicas have micro-batches in a step of training.
     """
     blocks = validation_blocks(samples, batch_size)
-    each = replicas * micro_batches
-    return [block_shares(blocks[at : at + each], replicas) for at in range(0, len(blocks), each)]
+    return [blocks[at : at + most] for at in range(0, len(blocks), most)]

@@ -22,10 +22,16 @@ def test_what_is_missed_and_what_is_dominated() -> None:
     assert plans.compare(slow, every, 0.0)[:2] == (1, 1)
 
 
-@pytest.mark.parametrize("planner", list(plans.PLANNERS))
+#: Of methods tests/runs/test_variants.py says in the suite what counts; all plans take minutes.
+_SLOW = {"methods": pytest.mark.slow}
+
+
+@pytest.mark.parametrize(
+    "planner", [pytest.param(name, marks=_SLOW.get(name, ())) for name in plans.PLANNERS]
+)
 def test_planners_show_what_trying_every_plan_finds(planner: str) -> None:
     _, share = plans.PLANNERS[planner]
-    many = 100 if planner == "whole" else 2000
+    many = 100 if planner in ("whole", "methods") else 2000
     (row,) = plans.run(["--only", planner, "--plans", str(round(many / share))])["rows"]
     assert row["plans"] >= many
     assert (row["missed"], row["dominated"]) == (0, 0)

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.choose.data_parallel import (
+from dayfly.planning.choose.data_parallel import all_data_parallel, plan_data_parallel
+from dayfly.planning.choose.data_parallel_problem import (
     DataParallelPlan,
     DataParallelProblem,
-    all_data_parallel,
     collectives_of,
-    plan_data_parallel,
 )
 from dayfly.planning.choose.from_profile import most_at_once
 from dayfly.planning.choose.front import Front, Point
@@ -25,6 +24,7 @@ from dayfly.planning.configuration import Configuration
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Profile
+from dayfly.specs.methods import Method
 from dayfly.wire.collectives import COLLECTIVES
 from tests.choose.lambda_by_hand import SIZES, job
 from tests.planning import by_hand
@@ -79,6 +79,23 @@ def test_a_plan_takes_what_closed_forms_predict(
         said = predict(made, asked, LAMBDA, S3, most_simulated=1)
         assert point.seconds == pytest.approx(said.run_s, rel=0.02)
         assert point.usd == pytest.approx(said.cost_usd, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["local-sgd:4", "local-sgd:epoch", "nesterov:3+int8", "nesterov:5+topk:0.01", "bsp+int8"],
+)
+def test_other_methods_take_what_closed_forms_predict(name: str) -> None:
+    """An epoch's last round is shorter: 20 steps are no rounds of 3."""
+    made, method = replace(job(2, 5.0), validation_samples=2_000), Method.parse(name)
+    asked = replace(problem(made, 6, epochs=2), workers=(2, 3, 6), method=method)
+    of_method = {key: value for key, value in method.settings.items() if key != "k"}
+    for point in plan_data_parallel(asked).points:
+        c = replace(configuration(point.plan), epochs=2, k=method.round_steps, **of_method)
+        said = predict(made, c, LAMBDA, S3, most_simulated=1)
+        assert point.seconds == pytest.approx(said.run_s, rel=0.02)
+        assert point.usd == pytest.approx(said.cost_usd, rel=0.03)
+        assert said.memory_mib[0] <= point.plan.memory_mib
 
 
 def test_bandwidth_that_declines_counts_by_functions() -> None:

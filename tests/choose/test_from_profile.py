@@ -15,15 +15,21 @@ from dayfly.planning.catalogued import over_store
 from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.planning.choose.from_profile import stages_problems
 from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
+from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.problem import StagesOverLinks, StagesOverStore
 from dayfly.planning.choose.ring_rounds import alpha_and_beta
 from dayfly.planning.memory import WORKER_MIB
+from dayfly.planning.predict import predict
 from dayfly.planning.profile import Figure
 from dayfly.planning.ranks import ChannelModel
+from dayfly.runs.choosing.candidate import pipeline_settings
+from dayfly.runs.plans import JobSpec, configuration, profile_settings
+from dayfly.runs.settings import Settings
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.virtual_cost import cost_of
 from tests.choose.lambda_by_hand import LATENCY_S, SIZES, job
+from tests.planning import by_hand
 
 LAMBDA = Catalogue().platform("aws-lambda")
 QUICK = StoreFacts(name="elasticache", latency_s=0.001, bytes_per_s=35e6)
@@ -129,3 +135,23 @@ def test_planners_share_what_the_store_carries_for_all() -> None:
         assert cut.store_bytes_per_s == whole
         whole_models = k_reduce_problem(one, LAMBDA, workers=(1, 2), most_global_samples=32)
         assert whole_models.store_bytes_per_s == whole
+
+
+def test_a_plan_with_replicas_by_stage_is_a_run_and_takes_what_the_planner_says() -> None:
+    """The last layer has many parameters, which several replicas would have to sum."""
+    made = job(megabytes=0.4)
+    heavy = by_hand.layer("heavy", 10_000_000, passed=100e3)
+    made = replace(made, layers=(*made.layers[:-1], heavy))
+    problems = stages_problems(
+        made, LAMBDA, batch_size=64, micro_batches=(8,), functions_at_once=8, mixed=True
+    )
+    assert [one.mixed for one in problems if isinstance(one, StagesOverStore)] == [True]
+    uneven = [one for one in choose(*problems).front.points if one.plan.degree is None]
+    assert uneven
+    wanted = JobSpec.profiled(made, batch_size=64, epochs=1)
+    for point in uneven:
+        settings = Settings(**profile_settings(made, pipeline_settings(point.plan)))
+        c = configuration(settings, wanted)
+        assert c.layout.each == point.plan.replicas
+        assert c.flow.total == 8
+        assert predict(made, c, LAMBDA).step_s == pytest.approx(point.seconds, rel=0.1)

@@ -14,11 +14,8 @@ from benchmarks.parts.enumerated.problems import job
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.choose.data_parallel import (
-    DataParallelProblem,
-    all_data_parallel,
-    collectives_of,
-)
+from dayfly.planning.choose.data_parallel import all_data_parallel
+from dayfly.planning.choose.data_parallel_problem import DataParallelProblem, collectives_of
 from dayfly.planning.choose.from_profile import summed_bytes
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.known import Known

@@ -25,9 +25,6 @@ from dayfly.training.stream_counts import identity
 from dayfly.training.streams import MeasuredStream, measured
 from tests.runs import small
 
-datasets = pytest.importorskip("datasets")
-pa = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 pytestmark = pytest.mark.long
 
 
@@ -42,6 +39,7 @@ SIZES, SAMPLES = (10, 7, 12, 9), 38
 
 def files(root: Path) -> list[str]:
     """Writes the shards; sample n has x [n, 1] and y n % 3."""
+    pa, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
     first, made = 0, []
     for number, size in enumerate(SIZES):
         rows = range(first, first + size)
@@ -53,7 +51,7 @@ def files(root: Path) -> list[str]:
 
 
 def stream(paths: list[str], root: Path) -> Any:
-    loaded = datasets.load_dataset(
+    loaded = pytest.importorskip("datasets").load_dataset(
         "parquet", data_files=paths, streaming=True, split="train", cache_dir=str(root / "cache")
     )
     return loaded.with_format("torch")
@@ -181,6 +179,7 @@ def test_a_run_with_deaths_that_goes_on(tmp_path: Path) -> None:
 
 
 def test_streams_of_datasets_in_memory(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
     rows = datasets.Dataset.from_dict({"x": torch.arange(22.0).tolist(), "y": [0] * 22})
 
     def data(shards: int = 4) -> Any:

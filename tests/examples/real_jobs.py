@@ -4,6 +4,8 @@ tabular        class weights, F1              autoencoder   images to themselves
 images         augmentation, average          regression    a scheduler by steps
 gpt            token loss with padding        multi_label   three questions at once
 gan            two optimizers                 sparse        logistic regression on words
+
+scikit-learn takes a second to import, and is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -16,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn import datasets
-from sklearn.feature_extraction.text import HashingVectorizer
 from torch import nn
 from torch.nn import functional as F
 
@@ -53,7 +53,9 @@ def _scaled(x: Any) -> Any:
 
 
 def _digits() -> tuple[Any, Any]:
-    x, y = datasets.load_digits(return_X_y=True)
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
     return (x / 16).astype(np.float32)[:600], y[:600]
 
 
@@ -65,7 +67,9 @@ def _sgd(lr: float, momentum: float = 0.9) -> Any:
 
 
 def cancer() -> tuple[Pairs, Pairs]:
-    x, y = datasets.load_breast_cancer(return_X_y=True)
+    from sklearn.datasets import load_breast_cancer
+
+    x, y = load_breast_cancer(return_X_y=True)
     return _split(_scaled(x), y)
 
 
@@ -220,7 +224,9 @@ def autoencoder() -> dayfly.Job:
 
 
 def diabetes() -> tuple[Pairs, Pairs]:
-    x, y = datasets.load_diabetes(return_X_y=True)
+    from sklearn.datasets import load_diabetes
+
+    x, y = load_diabetes(return_X_y=True)
     return _split(_scaled(x), _scaled(y)[:, None])
 
 
@@ -269,6 +275,8 @@ def multi_label() -> dayfly.Job:
 
 def words() -> tuple[Pairs, Pairs]:
     """Lines of two modules, as counts of hashed words, of which most are 0."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
     texts = [Path(module.__file__ or "").read_text(encoding="utf-8") for module in (argparse, re)]
     both = [[line for line in text.splitlines() if len(line.split()) > 2][:300] for text in texts]
     x = HashingVectorizer(n_features=2**10, norm=None, alternate_sign=False).transform(

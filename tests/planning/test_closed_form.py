@@ -70,12 +70,13 @@ def test_local_sgd(k: int | None) -> None:
     assert formed.run_volume == exact.run_volume
 
 
-def test_cut_models() -> None:
+@pytest.mark.parametrize("replicas", [6, (8, 4)], ids=str)
+def test_cut_models(replicas: int | tuple[int, ...]) -> None:
     asked = Configuration(
         workers=12,
         memory_mib=(1024,),
         cut=(1,),
-        replicas=6,
+        replicas=replicas,
         micro_batches=4,
         batch_size=240,
         collective="overlapped",

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -45,6 +44,8 @@ def model(hidden: int) -> nn.Module:
 
 def history(seed: int, make: Make, hidden: int) -> Iterator[tuple[float, float]]:
     """Validation's loss and accuracy after each epoch of a run on the digits."""
+    from sklearn.datasets import load_digits  # takes a second: not in each process of tests
+
     digits = load_digits()
     x, y = torch.tensor(digits.images / 16, dtype=torch.float32), torch.tensor(digits.target)
     torch.manual_seed(seed)

@@ -127,7 +127,7 @@ def test_what_was_not_measured_is_fitted_combined_or_assumed() -> None:
             *((BSP, batch) for batch in (32, 64, 100, 128, 192, 200, 256, 300, 512)),
             *((LOCAL, batch) for batch in (32, 64, 192, 512)),
             *((Method.parse("nesterov:20"), batch) for batch in (64, 192)),
-            (Method.parse("hap:1"), 64),
+            *((Method.parse("hap:1"), batch) for batch in (64, 256, 512)),
         ]
         for one in [of.of(method, batch)]
     }
@@ -143,13 +143,15 @@ def test_what_was_not_measured_is_fitted_combined_or_assumed() -> None:
         ("bsp", 256): ("measured", 1.5),
         ("bsp", 300): ("fitted", None),  # beyond what reached the target
         ("bsp", 512): ("measured", None),
-        ("local-sgd:8", 32): ("assumed", 1.0),
+        ("local-sgd:8", 32): ("assumed", 1.25),
         ("local-sgd:8", 64): ("measured", 1.25),
         ("local-sgd:8", 192): ("combined", 1.625),
         ("local-sgd:8", 512): ("combined", None),
         ("nesterov:20", 64): ("measured", None),
         ("nesterov:20", 192): ("combined", None),
         ("hap:1", 64): ("assumed", 1.0),
+        ("hap:1", 256): ("assumed", 1.5),  # as bsp's at that batch
+        ("hap:1", 512): ("combined", None),
     }
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.choose.data_parallel import DataParallelProblem, plan_data_parallel
+from dayfly.planning.choose.data_parallel import plan_data_parallel
+from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.interruptions import interrupted_s, per_s
 from dayfly.planning.predict import predict

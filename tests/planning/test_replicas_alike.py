@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from dayfly.planning import staged
+from dayfly.planning import staged_validation
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.profile import Affine, Figure, Profile
 from dayfly.planning.ranks import ChannelModel
@@ -54,20 +54,24 @@ def seconds(ranks: object, means: ChannelModel) -> float:
 def test_one_of_several_alike_stands_for_all(seed: int) -> None:
     made, c = drawn(Random(seed))
     means = ChannelModel.of(made)
-    every = zip(staged.validation(made, c, means), staged.validation(made, c, means), strict=True)
+    every = zip(
+        staged_validation.validation(made, c, means),
+        staged_validation.validation(made, c, means),
+        strict=True,
+    )
     for whole, again in every:
         assert len(whole.alike) == c.replicas
-        short = staged.joining(again, means.shared)
+        short = staged_validation.joining(again, means.shared)
         assert len(short) == c.workers
         assert seconds(whole.ranks, means) == seconds(short, means)
 
 
 def test_what_is_not_alike_is_gone_through() -> None:
     made, c = drawn(Random(1))
-    (of_all, *_) = staged.validation(made, c, ChannelModel.of(made))
-    assert staged.joining(of_all, ALONE) is not of_all.ranks  # some are alike
+    (of_all, *_) = staged_validation.validation(made, c, ChannelModel.of(made))
+    assert staged_validation.joining(of_all, ALONE) is not of_all.ranks  # some are alike
     shared = replace(ALONE, store_bytes_per_s=1e6)
-    assert staged.joining(of_all, shared) is of_all.ranks
+    assert staged_validation.joining(of_all, shared) is of_all.ranks
     one = made.sizes[0]
     for changed in (
         replace(one, reduce_s_per_byte=1e-9),
@@ -77,5 +81,5 @@ def test_what_is_not_alike_is_gone_through() -> None:
         replace(one, jitter=0.1),
     ):
         other = replace(made, sizes=(changed,))
-        (of_other, *_) = staged.validation(other, c, ChannelModel.of(other))
-        assert staged.joining(of_other, ALONE) is of_other.ranks
+        (of_other, *_) = staged_validation.validation(other, c, ChannelModel.of(other))
+        assert staged_validation.joining(of_other, ALONE) is of_other.ranks

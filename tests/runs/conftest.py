@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dayfly
+from dayfly.runs.stage_checks import Replicas
 from tests.runs import small, staged
 
 
@@ -36,7 +37,7 @@ def undisturbed_stages(data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """The run of `small.job` in stages with so many replicas, with nothing in its way."""
 
     @cache
-    def run(replicas: int) -> dayfly.Run:
-        return staged.train(data, tmp_path_factory.mktemp(f"stages-{replicas}"), replicas)
+    def run(replicas: Replicas) -> dayfly.Run:
+        return staged.train(data, tmp_path_factory.mktemp("stages"), replicas)
 
     return run

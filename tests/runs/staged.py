@@ -9,8 +9,13 @@ from typing import Any
 
 import dayfly
 from dayfly.life.faults import Fault
+from dayfly.runs.stage_checks import Replicas
+from dayfly.wire.pipelines.flow import Flow
+from dayfly.wire.pipelines.step import Layout
 from tests.runs import small
 
+#: Blocks of a validation.
+BLOCKS = 2
 #: Stages: a linear layer | BatchNorm and ReLU | dropout and a linear layer.
 CUT = (1, 3)
 STAGES, MICRO_BATCHES = 3, 4
@@ -22,7 +27,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 #: A run of `small.job` in so many replicas, with nothing in its way.
-Undisturbed = Callable[[int], dayfly.Run]
+Undisturbed = Callable[[Replicas], dayfly.Run]
 
 #: Places of a step that the worker of any stage passes.
 IN_EVERY_STEP = (
@@ -48,9 +53,20 @@ AT_EPOCH_ENDS_OF_THE_FIRST = ("eval-0-0", "val-reduce", "val-put-sum", "epoch")
 AT_EPOCH_ENDS_OF_THE_ROOT = ("gathered-0", "measured")
 
 
-def train(data: Path, run_dir: Path, replicas: int, **changes: Any) -> dayfly.Run:
+def layout_of(replicas: Replicas) -> Layout:
+    """Of the job's stages."""
+    return Layout(STAGES, replicas)
+
+
+def micro_batches(replicas: Replicas) -> int:
+    """Of a replica, of the stage with the most: so few that BatchNorm sees two samples at once."""
+    return MICRO_BATCHES if layout_of(replicas).even else 2
+
+
+def train(data: Path, run_dir: Path, replicas: Replicas, **changes: Any) -> dayfly.Run:
     """`small.job` in its stages."""
-    given = {"replicas": replicas, **SETTINGS, **changes}
+    few = {"micro_batches": micro_batches(replicas)}
+    given = {"replicas": replicas, **SETTINGS, **few, **changes}
     return dayfly.train(small.job(data), run_dir=run_dir, **given)
 
 
@@ -60,25 +76,39 @@ def checkpoint_steps(run: dayfly.Run) -> list[int]:
     return [event["step"] for event in found if event["kind"] == "checkpoint"]
 
 
-def faults_everywhere(replicas: int, checkpoints: list[int]) -> list[Fault]:
+def faults_everywhere(replicas: Replicas, checkpoints: list[int]) -> list[Fault]:
     """A death of every stage at every place, of its replicas in turn, in steps far and wide."""
     steps = cycle(range(1, small.STEPS, 2))
     ends = cycle(range(small.STEPS_AN_EPOCH - 1, small.STEPS, small.STEPS_AN_EPOCH))
     written = cycle(checkpoints[:-1])
-    in_steps = IN_EVERY_STEP + (IN_SUMS if replicas > 1 else ())
+    layout = layout_of(replicas)
+    flow = Flow(layout, micro_batches(replicas))
     found = []
     for stage in range(STAGES):
-        turn = cycle(stage * replicas + replica for replica in range(replicas))
-        for place in in_steps:
-            found.append(Fault(next(turn), next(steps), place))
+        several = layout.replicas_of(stage) > 1
+        turn = cycle(layout.stage_ranks(stage))
+        for place in IN_EVERY_STEP + (IN_SUMS if several else ()):
+            rank = next(turn)
+            passed = flow.passing(small.BATCH, layout.stage_rank(rank)).micros
+            what, _, nth = place.partition("-")
+            if nth.isdecimal():  # of the rank's own
+                place = f"{what}-{passed[min(int(nth), len(passed) - 1)].number}"
+            found.append(Fault(rank, next(steps), place))
         for place in AT_EPOCH_ENDS:
             rank = next(turn)
             if rank == 0:
                 place = AT_EPOCH_ENDS_OF_THE_FIRST[AT_EPOCH_ENDS.index(place)]
+            if place.startswith("eval") and not layout.even:
+                rank, block = next(
+                    (rank, blocks.start)
+                    for rank in layout.stage_ranks(stage)
+                    if (blocks := flow.blocks(BLOCKS, layout.stage_rank(rank)))
+                )
+                place = f"eval-0-{block}"
             found.append(Fault(rank, next(ends), place))
         for place in small.AT_CHECKPOINTS:
             found.append(Fault(next(turn), next(written), place))
-    root = (STAGES - 1) * replicas
+    root = layout.rank(STAGES - 1, 0)
     found += [Fault(root, next(ends), place) for place in AT_EPOCH_ENDS_OF_THE_ROOT]
     return found
 
@@ -88,14 +118,21 @@ def dealt(faults: list[Fault], parts: int) -> Iterator[list[Fault]]:
     return (faults[part::parts] for part in range(parts))
 
 
-def redone_by_peers(run: dayfly.Run, faults: list[Fault], replicas: int) -> set[tuple[int, int]]:
+def redone_by_peers(
+    run: dayfly.Run, faults: list[Fault], replicas: Replicas
+) -> set[tuple[int, int]]:
     """(worker, step) that were computed twice, and did not have to be.
 
-    With replicas, a successor finds the sums of all steps but the one of the death; without, it
-    computes again what came since the checkpoint. Nobody else computes anything again.
+    Of a stage with several replicas, a successor finds the sums of all steps but the one of the
+    death; of one with a single replica, it computes again what came since the checkpoint. Nobody
+    else computes anything again.
     """
-    redone = small.recomputed(run.directory, STAGES * replicas)
-    if replicas > 1:
-        return redone - small.died_in(faults)
-    died = {fault.worker for fault in faults}
-    return {(rank, step) for rank, step in redone if rank not in died}
+    layout = layout_of(replicas)
+    died, at = {fault.worker for fault in faults}, small.died_in(faults)
+
+    def had_to(rank: int, step: int) -> bool:
+        alone = layout.replicas_of(layout.stage_rank(rank).stage) == 1
+        return rank in died if alone else (rank, step) in at
+
+    redone = small.recomputed(run.directory, layout.world_size)
+    return {one for one in redone if not had_to(*one)}

@@ -129,6 +129,21 @@ def test_an_epochs_end_has_the_outer_model_once_and_the_workers_own_by_rank(
     assert small.bits(tmp_path) == small.bits(alone(**ROUNDED))
 
 
+@pytest.mark.slow  # in the suite: checkpoints with sums that wait, and going on from them
+def test_lives_that_end_hand_over_between_rounds(
+    data: Path, alone: Undisturbed, tmp_path: Path
+) -> None:
+    job = small.job(data, transform=small.Slowly(0.5, 0.5))
+    run = train(data, tmp_path, ROUNDED, job=job, lifetime_s=14.0)
+    assert small.bits(run) == small.bits(alone(**ROUNDED))
+    assert run.result.restarts == 0, "hand-overs are planned, no deaths"
+    assert not small.recomputed(run.directory, WORKERS), "a hand-over repeats no step"
+    invoked = [
+        one for one in small.events(run.directory, "coordinator") if one["kind"] == "invoked"
+    ]
+    assert len(invoked) > WORKERS
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_another_number_of_workers_goes_on(workers: int, data: Path, tmp_path: Path) -> None:
     train(data, tmp_path, ROUNDED, epochs=1)

@@ -19,6 +19,10 @@ from dayfly.specs.methods import BSP, Method, method_and_batch
         ("local-sgd:epoch", {"sync": "local-sgd", "k": "epoch"}),
         ("nesterov:20", {"sync": "local-sgd", "k": 20, "outer": "nesterov"}),
         (
+            "nesterov:20+fragments=4+overlap=0",
+            {"sync": "local-sgd", "k": 20, "outer": "nesterov", "fragments": 4, "overlap": 0},
+        ),
+        (
             "momentum:5+outer-lr=0.5+topk:0.01:exact",
             {
                 "sync": "local-sgd",
@@ -64,7 +68,8 @@ def test_a_batch_size_behind_it() -> None:
         ("bsp:3", "takes no --k"),
         ("bsp+nesterov", "takes no --outer"),
         ("hap", "the number of workers that sum"),
-        ("nesterov:8+outer-lr=fast", "'fast' is no number"),
+        ("nesterov:8+outer-lr=fast", "'fast' is no such number"),
+        ("nesterov:8+fragments=9", "are more than the 8 steps"),
         ("bsp+gzip", "--compress 'gzip' is not known"),
         ("bsp@none", "'none' is no batch size"),
     ],

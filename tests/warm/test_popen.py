@@ -14,6 +14,7 @@ from multiprocessing import Queue, current_process
 from pathlib import Path
 
 import pytest
+from execnet.gateway_io import popen_bootstrapline
 
 from dayfly.life.environment import library_settings
 from tests.warm import popen
@@ -155,6 +156,13 @@ def test_processes_of_multiprocessing_are_warm(method: str, forked_from: str) ->
     process.join()
     assert (name, process.exitcode) == ("mine", 0)
     assert forked_from in command
+
+
+def test_processes_of_tests_are_warm() -> None:
+    """As execnet starts them for pytest-xdist: they execute the first line that they read."""
+    line = repr("import sys; print('torch' in sys.modules, sys.stdin.read())")
+    done = run(["-u", "-c", popen_bootstrapline], input=f"{line}\nrest")
+    assert (done.returncode, done.stdout) == (0, "True rest\n")
 
 
 @pytest.mark.cold

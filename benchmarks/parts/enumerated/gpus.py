@@ -17,7 +17,8 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import Assumed, facts_of, profile_of
-from dayfly.planning.choose.data_parallel import DataParallelProblem, all_data_parallel
+from dayfly.planning.choose.data_parallel import all_data_parallel
+from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 from dayfly.planning.choose.from_profile import kinds_of_sizes, stages_problems
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.choose import choose

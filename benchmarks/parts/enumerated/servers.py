@@ -8,11 +8,8 @@ from benchmarks.parts.enumerated.problems import ServersProblem
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.planning.catalogued import over_store
-from dayfly.planning.choose.data_parallel import (
-    DataParallelPlan,
-    DataParallelProblem,
-    all_data_parallel,
-)
+from dayfly.planning.choose.data_parallel import all_data_parallel
+from dayfly.planning.choose.data_parallel_problem import DataParallelPlan, DataParallelProblem
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.servers import choices, held_bytes
 

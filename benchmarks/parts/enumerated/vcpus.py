@@ -8,11 +8,8 @@ from dataclasses import replace
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.errors import RequestError
-from dayfly.planning.choose.data_parallel import (
-    DataParallelPlan,
-    DataParallelProblem,
-    all_data_parallel,
-)
+from dayfly.planning.choose.data_parallel import all_data_parallel
+from dayfly.planning.choose.data_parallel_problem import DataParallelPlan, DataParallelProblem
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.profile import Profile
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.choose.data_parallel import collectives_of
+from dayfly.planning.choose.data_parallel_problem import collectives_of
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict

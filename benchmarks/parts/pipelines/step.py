@@ -20,7 +20,6 @@ from typing import Any
 
 from benchmarks.parts.pipelines.scale import Scale
 from benchmarks.parts.predictions import AllReduce
-from dayfly.batches import micro_batches
 from dayfly.runs.pipelining import Pipelining
 from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS
@@ -96,8 +95,8 @@ def predicted(
     worthwhile = worthwhile_bytes([way], abilities.in_flight)
     schedules = _schedules(line, batch_size, max(abilities.chunk_bytes, worthwhile))
     sums = [
-        all_reduce(collective, line.replicas, size, scale, abilities) if line.replicas > 1 else None
-        for size in flat_bytes
+        all_reduce(collective, replicas, size, scale, abilities) if replicas > 1 else None
+        for size, replicas in zip(flat_bytes, line.layout.each, strict=True)
     ]
     sum_s = [0.0 if one is None else one.virtual_s for one in sums]
     apply_s = [one.apply_s for one in passes]
@@ -127,8 +126,9 @@ def all_schedules(
     whole += all_reduce(
         "all-reduce", line.layout.world_size, _SMALL_BYTES, scale, abilities
     ).schedules()
-    for size in flat_bytes if line.replicas > 1 else ():
-        whole += all_reduce(collective, line.replicas, size, scale, abilities).schedules()
+    for size, replicas in zip(flat_bytes, line.layout.each, strict=True):
+        if replicas > 1:
+            whole += all_reduce(collective, replicas, size, scale, abilities).schedules()
     return whole
 
 
@@ -158,8 +158,8 @@ def _schedules(line: Pipelining, batch_size: int, chunk_bytes: int) -> list[Sche
     schedules = []
     for rank in range(line.layout.world_size):
         at = line.layout.stage_rank(rank)
-        micros = micro_batches(batch_size, at.replica, line.replicas, line.micro_batches)
-        schedules.append(line.step(at, order, micros, chunk_bytes).schedule())
+        passing = line.flow.passing(batch_size, at)
+        schedules.append(line.step(at, order, passing, chunk_bytes).schedule())
     return schedules
 
 

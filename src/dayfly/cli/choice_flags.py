@@ -54,14 +54,31 @@ CHOICE: Mapping[str, Flag] = {
         "--epochs, or the job's",
         metavar="RUN",
     ),
-    "batch_size": Flag(int, "Samples a step, all workers.", "the job's"),
+    "sync": Flag(
+        str,
+        "Training methods to choose among: bsp, local-sgd:K, nesterov:K, with +int8 or another "
+        "--compress; hap, or hap:AGGREGATORS. Each has as many epochs as come to the loss of bsp.",
+        "bsp",
+        metavar="METHOD,METHOD,...",
+    ),
+    "batch_size": Flag(
+        str,
+        "Samples a step, all workers', to choose among; each with as many epochs as come to the "
+        "loss of the job's batch.",
+        "the job's",
+        metavar="N,N,...",
+    ),
+    "efficiency": Flag(
+        str,
+        "Times the samples of bsp at the job's batch that a method takes, or a batch: "
+        "local-sgd:8=1.3, or @512=1.2.",
+        "the profile's, or 1",
+        metavar="NAME=FACTOR,...",
+    ),
     "most_batch_size": Flag(
         int,
         "Choose the batch, too, up to so many samples, as FasDL does.",
         "the batch is the job's",
-    ),
-    "sync": Flag(
-        str, "Protocol of the plans; hap: FasDL's, with workers that lag.", "bsp", metavar="bsp|hap"
     ),
     "micro_batches": Flag(
         str,

@@ -72,7 +72,7 @@ def print_places(console: Console, choice: Choice) -> None:
             Text(f"{'~' if option.by == CLOSED_FORMS else ''}{number(point.seconds)}"),
             Text(f"{point.usd:.4g}"),
             Text(str(target)),
-            Text(option.short),
+            Text(f"{option.short}{option.candidate.samples}"),
             Text(f"{target.sure} {number_of}" if target.derived else target.sure),
             Text(letter),
             style="bold" if point is choice.chosen else None,

@@ -97,14 +97,18 @@ def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
     given: dict[str, Any] = {
         "workers": flags["workers"],
         "vcpus": flags["vcpus"],
-        "batch_size": flags["batch_size"],
         "epochs": flags["epochs"],
         "most_batch_size": flags["most_batch_size"],
-        "sync": flags["sync"],
         "time_limit_s": flags["time_limit"],
         "target_loss": flags["target_loss"],
         "target_accuracy": flags["target_accuracy"],
     }
+    if flags["batch_size"] is not None:
+        sizes = numbers("--batch-size", flags["batch_size"], "256,512")
+        given |= {"batch_size": sizes[0]} if len(sizes) == 1 else {"batch_sizes": sizes}
+    for flag, name in (("sync", "methods"), ("efficiency", "efficiencies")):
+        if flags[flag] is not None:
+            given[name] = tuple(one.strip() for one in flags[flag].split(","))
     if flags["memory"] is not None:
         given["memory_mib"] = numbers("--memory", flags["memory"], "1024,3072")
     if flags["micro_batches"] is not None:
@@ -195,13 +199,13 @@ def _targets(
     if len(files) > 1:
         raise RequestError(f"{len(files)} files: give one job, or profiles of it")
     # What runs jobs takes long to import, and profiles do without.
-    from dayfly.runs.api import overridden
+    from dayfly.runs.api import of_one_batch, overridden
     from dayfly.runs.shipping import load_job_file
 
-    job = overridden(load_job_file(jobs[0]), batch_size=asked.batch_size)
+    job, batch = load_job_file(jobs[0]), asked.batch_size or max(asked.batch_sizes, default=None)
     if local:
-        return (_measured(job, jobs[0], flags, asked, known),)
-    return targets_of_job(job, jobs[0].stem, query)
+        return (_measured(overridden(job, batch_size=batch), jobs[0], flags, asked, known),)
+    return targets_of_job(of_one_batch(job, batch), jobs[0].stem, query)
 
 
 def _measured(
@@ -250,6 +254,7 @@ def _floats(flag: str, text: str, such_as: str) -> list[float]:
         ) from None
 
 
+_SAMPLES = "samples: times those of bsp at the job's batch to the same loss, with ? assumed; "
 _COLUMNS = (
     "shares of the total time: computing; transfers while nothing is computed; sync, waiting for "
     "other workers; other, such as the optimizer's step; ends: start-up, validation and the end"
@@ -277,7 +282,8 @@ def print_choice(choice: Choice, *, everywhere: bool = False) -> None:
         print_places(console, choice)
     else:
         console.print(_table(choice))
-        say(console, "columns", _COLUMNS)
+        of_samples = any(point.plan.candidate.samples for point in choice.front.points)
+        say(console, "columns", f"{_SAMPLES if of_samples else ''}{_COLUMNS}")
     say(console, "choice", choice.words)
     if choice.knee is not choice.chosen and len(choice.front.points) > 2:
         say(console, "knee", f"Beyond it either goal costs much of the other: {choice.knee}.")
@@ -336,7 +342,7 @@ def _table(choice: Choice) -> Table:
             Text(f"{'~' if option.by == CLOSED_FORMS else ''}{number(point.seconds)}"),
             Text(f"{point.usd:.4g}"),
             *map(Text, where),
-            Text(f"{option.short}{over}"),
+            Text(f"{option.short}{over}{option.candidate.samples}"),
             *shares,
             style="bold" if point is choice.chosen else None,
         )

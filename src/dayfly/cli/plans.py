@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from dayfly.cli.choice_flags import CHOICE
 from dayfly.cli.convergence_flags import CONVERGENCE
 from dayfly.cli.flag import Flag, option
 from dayfly.cli.flags import AsJson, Own, RunDir, function_settings, takes
+from dayfly.cli.training_flags import TRAINING_FLAGS
 
 plans = typer.Typer()
 
@@ -277,7 +279,7 @@ _SCENARIO = {
         setting="price_store",
     ),
     "workers": Flag(int, "Functions at once.", "the plan's"),
-    "replicas": Flag(int, "Functions a stage.", "the plan's"),
+    "replicas": replace(TRAINING_FLAGS["replicas"], shown="the plan's"),
     "lifetime": Flag(float, "A function's life, in s.", "the plan's", setting="lifetime_s"),
     "checkpoint_every": Flag(
         float,

@@ -230,7 +230,7 @@ def _functions(plan: Plan) -> str:
     if asked.cut:
         micros = f"{asked.micro_batches} micro-batch{'es' * (asked.micro_batches > 1)}"
         return (
-            f"{asked.stages} stages of {asked.replicas} at layers "
+            f"{asked.stages} stages of {asked.layout.in_words} at layers "
             f"{','.join(map(str, asked.cut))}, {micros}, {asked.schedule}; sums by "
             f"{settings.algorithm}"
         )

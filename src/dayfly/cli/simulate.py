@@ -21,6 +21,7 @@ from dayfly.cli.outcome import (
     narrow_table,
     tell,
 )
+from dayfly.cli.values import lists_of
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
 from dayfly.runs.result import Result
@@ -49,6 +50,7 @@ def simulate(
 
     def action() -> SimulatedRun:
         given = {name: value for name, value in keywords.items() if value is not None}
+        given |= lists_of(given)
         if "decline" in given:
             given["decline"] = declining(given["decline"])
         if "store_bytes_per_s" in given:

@@ -60,7 +60,9 @@ TRAINING_FLAGS = {
         "one stage",
         metavar="L,L,...",
     ),
-    "replicas": Flag(int, "Functions a stage.", "1"),
+    "replicas": Flag(
+        str, "Functions a stage: one number for all, or each stage's.", "1", metavar="R|R,R,..."
+    ),
     "micro_batches": Flag(int, "Pieces of a worker's share of a batch.", "the job's accumulate"),
     "schedule": Flag(
         str, "Order of micro-batches: fill-drain, or 1f1b, which takes less memory.", "fill-drain"

@@ -36,20 +36,24 @@ _LISTS = {
     "cut": ("--cut", "4,9"),
     "stage_memory_mib": ("--stage-memory", "1024,512"),
     "shares": ("--shares", "2,1,1"),
+    "replicas": ("--replicas", "2 or 4,2,1"),
 }
 
 
-def lists_of(given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def lists_of(given: Mapping[str, Any]) -> dict[str, int | tuple[int, ...]]:
     """The settings that are lists, from what was typed. Raises RequestError for what is none.
 
     Args:
         given: values of flags, by the names of settings.
     """
-    return {
+    lists: dict[str, int | tuple[int, ...]] = {
         name: numbers(flag, given[name], such_as)
         for name, (flag, such_as) in _LISTS.items()
         if name in given and (name, given[name]) != ("shares", AUTO)
     }
+    if isinstance(each := lists.get("replicas"), tuple) and len(each) == 1:
+        lists["replicas"] = each[0]
+    return lists
 
 
 def memory_of(given: Mapping[str, Any]) -> dict[str, Any]:

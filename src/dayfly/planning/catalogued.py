@@ -24,6 +24,7 @@ from dayfly.catalogue.gpu import gpu_shares
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
+from dayfly.planning.efficiency import Convergence
 from dayfly.planning.gpus import CUDA_HOST_MIB, Roofline, derived_gpu
 from dayfly.planning.profile import (
     NOTHING,
@@ -47,6 +48,7 @@ class JobFacts:
 
     Attributes:
         flops: of each layer's forward pass, for so many samples.
+        convergence: of another profile of the job: what is learnt does not depend on the place.
     """
 
     job: str
@@ -63,6 +65,7 @@ class JobFacts:
     accumulate: int = 1
     validate_every: int = 1
     clips: bool = False
+    convergence: Convergence | None = None
 
     def __post_init__(self) -> None:
         if len(self.flops) != len(self.layers):

@@ -28,11 +28,17 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
         raise RequestError(
             f"cut {list(c.cut)}: give rising numbers of layers from 1 to {layers - 1}"
         )
-    if c.cut and c.stages * c.replicas != c.workers:
-        raise RequestError(
-            f"{c.workers} workers are not {c.stages} stages in {c.replicas} replicas: "
-            f"give {c.stages * c.replicas}"
-        )
+    if c.cut:
+        each = (c.replicas,) * c.stages if isinstance(c.replicas, int) else c.replicas
+        if len(each) != c.stages or min(each) < 1:
+            raise RequestError(
+                f"replicas {list(each)} of {c.stages} stages: give each a number from 1"
+            )
+        if sum(each) != c.workers:
+            raise RequestError(
+                f"{c.workers} workers are not {c.stages} stages in {c.layout.in_words} replicas: "
+                f"give {sum(each)}"
+            )
     several, each = (c.stages, "stage") if c.cut else (c.workers, "worker")
     if len(c.memory_mib) not in (1, several):
         raise RequestError(

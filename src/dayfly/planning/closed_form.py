@@ -6,7 +6,8 @@ beyond `MOST_SIMULATED` workers a step is what its parts take, each worker being
     all-reduce   the closed form of its schedule (wire.collectives), at the rate of its messages
     bsp          every bucket's all-reduce begins when it is whole and the one before is through
     local SGD    the steps of a round, then the average
-    cut models   one replica's pipeline in virtual time, then the sums of the largest stage
+    cut models   one replica's pipeline in virtual time, then the sums of the largest stage; the
+                 whole pipeline, where stages have different numbers of replicas
 
 The rate of messages of m bytes is the least of what the line carries, of one latency for as many
 messages as are under way, and of the CPU time of each. What it leaves out: the CPU's periods, and
@@ -16,22 +17,21 @@ both run.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dayfly.batches import BLOCK_NUMBERS
 from dayfly.catalogue.metering import StoreTraffic
-from dayfly.planning import data_parallel, staged
+from dayfly.planning import data_parallel, staged, staged_validation
 from dayfly.planning.closed_form_kinds import many_unequal
-from dayfly.planning.closed_form_sums import (
-    begins_s,
-    buckets_whole_s,
+from dayfly.planning.closed_sums import (
+    all_reduced_s,
+    hosts_s,
     passes_s,
-    shared_out,
+    shared_among,
     steps_of_parts,
     sum_of,
-    summed_s,
+    whole_s_of,
 )
 from dayfly.planning.configuration import (
     Configuration,
@@ -42,7 +42,8 @@ from dayfly.planning.configuration import (
     stage_range,
     stage_size,
 )
-from dayfly.planning.function_times import cut_backward, slowest
+from dayfly.planning.function_times import slowest
+from dayfly.planning.local_rounds import reduced_at_s
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together, volume
@@ -75,12 +76,7 @@ def many_step(
         ]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
         overhead_s = len(batches) * apply_s + size.step_s.value
-        overlap_s = 0.0
-        if c.streaming is not None:
-            overlap_s = c.streaming.overlap * (compute_s / len(batches) + apply_s)
-        whole_s = sum(one.seconds for one in summed)
-        late_s = sum(max(0.0, one.seconds - overlap_s) for one in summed)
-        reduced_s = max(compute_s + late_s, whole_s)
+        reduced_s = reduced_at_s(c, compute_s, apply_s, len(batches), summed)
     else:
         buffer = data_parallel.flat_of(profile, c)
         last = len(buffer.buckets) - 1
@@ -101,10 +97,10 @@ def many_step(
         compute_s = _passes_s(size, c, batches[0])
         compute_s += data_parallel.adding_s(size, c, leaves, buffer)
         mine = -(-batches[0] // c.workers)
-        begin = buckets_whole_s(size, buffer, compute_s, -(-mine // c.pieces))
-        reduced_s = summed_s(begin, summed)
+        begin = whole_s_of(size.backward, buffer, compute_s, -(-mine // c.pieces))
+        reduced_s = all_reduced_s(begin, summed)
         overhead_s = apply_s + size.step_s.value
-    return steps_of_parts(compute_s, reduced_s, overhead_s), shared_out(summed, c.workers)
+    return steps_of_parts(compute_s, reduced_s, overhead_s), shared_among(summed, c.workers)
 
 
 def many_validation(
@@ -114,14 +110,14 @@ def many_validation(
     if c.cut:
         seconds, found = 0.0, [StoreTraffic()] * c.workers
         size = stage_size(profile, c, 0)
-        mine = -(-profile.validation_samples // c.replicas)
+        mine = -(-profile.validation_samples // c.members)
         whole = replace(_beside_all(profile, c), validation_samples=mine)
         beside = _of_replica(means, c)
-        for one in staged.validation(whole, _one_replica(c), means):
+        for one in staged_validation.validation(whole, _one_replica(c), means):
             seconds += one.count * timed(one.ranks, 1, lambda number: False, beside).step_s
-            moved = [moved_by(rank, means) for rank in one.ranks for _ in range(c.replicas)]
-            numbers = BLOCK_NUMBERS * c.replicas * c.micro_batches
-            tail = shared_out([_tail(numbers, c, means, size)], c.workers)
+            moved = [moved_by(rank, means) for rank in one.ranks for _ in range(c.members)]
+            numbers = BLOCK_NUMBERS * c.members * c.micro_batches
+            tail = shared_among([_tail(numbers, c, means, size)], c.workers)
             once = [together(pair) for pair in zip(moved, tail, strict=True)]
             for _ in range(one.count):
                 found = [together(pair) for pair in zip(found, once, strict=True)]
@@ -134,7 +130,7 @@ def many_validation(
     length = data_parallel.summed_numbers(profile, c.batch_size)
     how = c.collective, c.aggregators, c.workers, length, means
     sums = [sum_of(*how, size, itemsize=8) for size in sizes]
-    return seconds + max(one.seconds for one in sums), shared_out(sums[:1], c.workers)
+    return seconds + max(one.seconds for one in sums), shared_among(sums[:1], c.workers)
 
 
 def many_requests(
@@ -155,75 +151,85 @@ def many_requests(
         whole = volume(many_step(profile, c, means, batches)[1])
         return whole.puts, whole.gets
     # The schedules of the passes are those that virtual time takes, which are made once.
-    first = staged.ranks(profile, c, means, batches[0], range(1))
+    even = c.layout.even
+    some = range(1) if even else range(c.members)
+    first = staged.ranks(profile, c, means, batches[0], some, sums=even)
     size = stage_size(profile, c, 0)
     norms = 2 * sum(len(elements(layer)) for layer in profile.layers)
     lengths = (staged.TAIL, norms) if c.clips else (staged.TAIL,)
     every: list[Cost | StoreTraffic] = [
         sum_of(*SMALL_SUM, c.workers, n, means, size, itemsize=8) for n in lengths
     ]
-    for rank, summed in zip(first, _stage_sums(profile, c, means), strict=True):
+    for summed in _stage_sums(profile, c, means):
+        every += summed
+    for rank in first:
         passes = moved_by(replace(rank, streams=rank.streams[:1]), means)
-        every += [*summed, *[passes] * c.replicas]
+        every += [passes] * (c.members if even else 1)
     return sum(one.puts for one in every), sum(one.gets for one in every)
 
 
 def _staged_step(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> tuple[Steps, Sequence[StoreTraffic]]:
-    """One replica's pipeline; each stage's sums from when it has computed; the latest counts."""
-    ranks, sums = _replica(profile, c, means, batches), _stage_sums(profile, c, means)
-    took = run(ranks, _of_replica(means, c))
+    """The pipeline; each stage's sums from when its workers have computed; the latest counts."""
+    ranks, sums = _piped(profile, c, means, batches), _stage_sums(profile, c, means)
+    took = run(ranks, _of_replica(means, c) if c.layout.even else means.shared)
     once = steps_of(ranks[0].streams, took[0], 1, lambda at: at == len(took[0]) - 1)
-    step_s, mine = once.step_s, -(-batches[0] // c.replicas)
-    last, begin, end = -(-mine // c.micro_batches), [], []
-    for stage, (moments, summed) in enumerate(zip(took, sums, strict=True)):
+    step_s, mine = once.step_s, -(-batches[0] // c.members)
+    last = -(-mine // c.micro_batches)
+    begin: list[list[float]] = [[] for _ in sums]
+    end: list[float] = []
+    for rank, moments in enumerate(took):
+        stage = rank if c.layout.even else c.layout.stage_rank(rank).stage
         size, mine_of = stage_size(profile, c, stage), stage_range(profile, c, stage)
         buffer = flat(stage_layers(profile, c, stage), tail=0)
         backward = size.backward[mine_of.start : mine_of.stop]
-        pieces = cut_backward(backward, last, buffer.whole_after)
         *before_s, ended_s = (max(stream.done_s) for stream in moments)
         applying_s = ended_s - max(before_s)
-        begin.append(begins_s(before_s[0], pieces, len(summed)))
-        step_s = max(step_s, summed_s(begin[-1], summed) + applying_s)
+        whole_s = whole_s_of(backward, buffer, before_s[0], last)[: len(sums[stage])]
+        step_s = max(step_s, all_reduced_s(whole_s, sums[stage]) + applying_s)
+        begin[stage] = [*map(max, begin[stage], whole_s)] if begin[stage] else whole_s
         end.append(applying_s)
     if means.shared.host is not None:
-        step_s = max(step_s, _hosts_s(means.shared.host, c.replicas, begin, sums) + min(end))
+        step_s = max(step_s, hosts_s(means.shared.host, c.layout, begin, sums) + min(end))
     breakdown = dict(once.breakdown)
     breakdown["transfer"] += step_s - once.step_s
     steps = Steps(step_s=step_s, breakdown=breakdown)
     return steps, _staged_moved(profile, c, means, ranks, sums)
 
 
-def _replica(
+def _piped(
     profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
 ) -> Sequence[Rank]:
-    """What the workers of one replica do."""
-    mine = -(-batches[0] // c.replicas)
-    return staged.ranks(_beside_all(profile, c), _one_replica(c), means, mine)
+    """What the workers of one replica do, as all do; where stages have different numbers of
+    replicas, what all workers do, whose messages between stages are few. Without stages' sums."""
+    beside = _beside_all(profile, c)
+    if not c.layout.even:
+        return staged.ranks(beside, c, means, batches[0], sums=False)
+    return staged.ranks(beside, _one_replica(c), means, -(-batches[0] // c.members))
 
 
 def _stage_sums(profile: Profile, c: Configuration, means: ChannelModel) -> list[list[Cost]]:
-    """The sums of each stage's buckets over its replicas."""
+    """The sums of each stage's buckets over its replicas; none of one replica among several."""
     found = []
-    for stage in range(c.stages):
+    for stage, members in enumerate(c.layout.each):
         size = stage_size(profile, c, stage)
         buckets = flat(stage_layers(profile, c, stage), tail=0).buckets
         each = {
             n: sum_of(
                 c.collective,
-                c.aggregators,
-                c.replicas,
+                c.aggregators_of(stage),
+                members,
                 n,
                 means,
                 size,
                 groups=c.stages,
                 virtual_workers=c.virtual_workers,
-                first=stage * c.replicas,
+                first=c.layout.rank(stage, 0),
             )
-            for n in set(buckets)
+            for n in (set(buckets) if members > 1 or c.layout.even else ())
         }
-        found.append([each[n] for n in buckets])
+        found.append([each[n] for n in buckets if n in each])
     return found
 
 
@@ -234,62 +240,25 @@ def _staged_moved(
     ranks: Sequence[Rank],
     sums: Sequence[Sequence[Cost]],
 ) -> Sequence[StoreTraffic]:
+    parts = [shared_among(*pair) for pair in zip(sums, c.layout.each, strict=True)]
+    if not c.layout.even:  # their small sums are in the ranks
+        every = [one for part in parts for one in part]
+        pairs = zip(ranks, every, strict=True)
+        return [together((moved_by(rank, means), one)) for rank, one in pairs]
     moved = [
         together((moved_by(rank, means), one))
-        for rank, summed in zip(ranks, sums, strict=True)
-        for one in shared_out(summed, c.replicas)
+        for rank, part in zip(ranks, parts, strict=True)
+        for one in part
     ]
     tail = _tail(staged.TAIL, c, means, stage_size(profile, c, 0))
-    return [together(pair) for pair in zip(moved, shared_out([tail], c.workers), strict=True)]
-
-
-def _carried_s(begun: Sequence[tuple[float, float]]) -> float:
-    """When one link has carried all: when each may begin, rising, and how long it takes."""
-    return max(
-        begin_s + sum(each_s for _, each_s in begun[number:])
-        for number, (begin_s, _) in enumerate(begun)
-    )
-
-
-def _hosts_s(
-    host: HostLink,
-    replicas: int,
-    begin: Sequence[Sequence[float]],
-    sums: Sequence[Sequence[Cost]],
-) -> float:
-    """Returns the seconds after which each host's link has carried the sums of all stages on it.
-
-    The sums of one stage take as long as if it were alone on the host. Those of several stages
-    share the link, so their times on it are added.
-    """
-    workers, functions = replicas * len(sums), host.functions
-    on_hosts = {
-        tuple(sorted(Counter(rank // replicas for rank in range(first, last)).items()))
-        for first in range(0, workers, functions)
-        for last in [min(workers, first + functions)]
-    }
-
-    def link_s(one: Cost, count: int) -> float:
-        moved = (one.bytes_up + one.bytes_down) * count / replicas
-        return min(one.carried_s, moved / host.bytes_per_s)
-
-    return max(
-        _carried_s(
-            sorted(
-                (whole_s, link_s(one, count))
-                for stage, count in on_host
-                for whole_s, one in zip(begin[stage], sums[stage], strict=True)
-            )
-        )
-        for on_host in on_hosts
-    )
+    return [together(pair) for pair in zip(moved, shared_among([tail], c.workers), strict=True)]
 
 
 def _beside_all(profile: Profile, c: Configuration) -> Profile:
     """With functions as slow as they are beside all workers, and not beside one replica's; and as
     those of the slowest replica are."""
     sizes = {stage_memory_mib(c, stage): stage_size(profile, c, stage) for stage in range(c.stages)}
-    late = [slowest(size, c.replicas, c.micro_batches) for size in sizes.values()]
+    late = [slowest(size, c.members, c.micro_batches) for size in sizes.values()]
     known = tuple(replace(one, crowd_cores=0.0, jitter=0.0) for one in late)
     return replace(profile, sizes=known)
 
@@ -299,7 +268,7 @@ def _one_replica(c: Configuration) -> Configuration:
         c,
         workers=c.stages,
         replicas=1,
-        batch_size=-(-c.batch_size // c.replicas),
+        batch_size=-(-c.batch_size // c.members),
         virtual_workers=None if c.virtual_workers is None else c.micro_batches,
     )
 
@@ -311,9 +280,9 @@ def _of_replica(means: ChannelModel, c: Configuration) -> Shared:
     """
     host = means.shared.host
     if host is not None:
-        stages = max(1, host.functions // c.replicas)
-        host = HostLink(functions=stages, bytes_per_s=stages * host.share(stages * c.replicas))
-    return Shared(store_bytes_per_s=means.shared.store_bytes_per_s / c.replicas, host=host)
+        stages = max(1, host.functions // c.members)
+        host = HostLink(functions=stages, bytes_per_s=stages * host.share(stages * c.members))
+    return Shared(store_bytes_per_s=means.shared.store_bytes_per_s / c.members, host=host)
 
 
 def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Cost:
@@ -321,10 +290,10 @@ def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile)
     whole = sum_of(*SMALL_SUM, c.workers, length, means, size, itemsize=8)
     part = sum_of(*SMALL_SUM, c.stages, length, means, size, itemsize=8)
     return Cost(
-        puts=whole.puts - c.replicas * part.puts,
-        gets=whole.gets - c.replicas * part.gets,
-        bytes_up=whole.bytes_up - c.replicas * part.bytes_up,
-        bytes_down=whole.bytes_down - c.replicas * part.bytes_down,
+        puts=whole.puts - c.members * part.puts,
+        gets=whole.gets - c.members * part.gets,
+        bytes_up=whole.bytes_up - c.members * part.bytes_up,
+        bytes_down=whole.bytes_down - c.members * part.bytes_down,
     )
 
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel
-from dayfly.planning.closed_form_sums import (
+from dayfly.planning.closed_sums import (
+    all_reduced_s,
     asked_of,
-    buckets_whole_s,
     passes_s,
-    shared_out,
+    shared_among,
     steps_of_parts,
     sum_of,
-    summed_s,
+    whole_s_of,
 )
 from dayfly.planning.configuration import Configuration, stage_size, step_samples
 from dayfly.planning.function_times import pace, paced
@@ -60,7 +60,7 @@ class _Kind:
             size=size,
             lags=c.lags(ranks[0]),
             compute_s=compute_s,
-            begin_s=buckets_whole_s(size, buffer, compute_s, -(-mine // c.pieces)),
+            begin_s=whole_s_of(size.backward, buffer, compute_s, -(-mine // c.pieces)),
             overhead_s=size.apply(sum(layer.trained for layer in profile.layers))
             + size.step_s.value,
         )
@@ -88,7 +88,7 @@ def many_unequal(
         )
         for length, codec in buckets
     ]
-    return _lock_step(kinds, sums), shared_out(sums, c.workers)
+    return _lock_step(kinds, sums), shared_among(sums, c.workers)
 
 
 def rounds_s(profile: Profile, c: Configuration, batch: int) -> tuple[float, float]:
@@ -121,7 +121,7 @@ def _lock_step(kinds: Sequence[_Kind], sums: Sequence[Cost]) -> Steps:
     compute_s = max(one.compute_s for one in kinds)
     return steps_of_parts(
         compute_s,
-        max(compute_s, summed_s(begin_s, sums)),
+        max(compute_s, all_reduced_s(begin_s, sums)),
         max(one.overhead_s for one in kinds),
     )
 
@@ -143,7 +143,7 @@ def _hybrid(
         ending_s = max(ending_s, after_s)
     waits_s = max(0.0, max(found.others_s) - steps.step_s)
     breakdown = {**steps.breakdown, "sync": waits_s}
-    moved = [*shared_out(found.summed, k), *shared_out(found.taken, c.workers - k)]
+    moved = [*shared_among(found.summed, k), *shared_among(found.taken, c.workers - k)]
     return (
         replace(steps, step_s=steps.step_s + waits_s, breakdown=breakdown, ending_s=ending_s),
         moved,
@@ -189,7 +189,7 @@ class _Roles:
         summed = [_longest(costs[one][at][0] for one in mine) for at in range(len(buckets))]
         others_s, reads_s = [], []
         for one in others:
-            put_s = summed_s(one.begin_s, [cost for _, cost, _ in costs[one]])
+            put_s = all_reduced_s(one.begin_s, [cost for _, cost, _ in costs[one]])
             reads_s.append(sum(cost.seconds for _, _, cost in costs[one]))
             others_s.append(max(one.compute_s, put_s) + reads_s[-1] + one.overhead_s)
         taken = [cost for _, *parts in costs[others[0]] for cost in parts]

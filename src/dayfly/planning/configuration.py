@@ -19,6 +19,8 @@ from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.compression import compression
 from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
 from dayfly.specs.streaming import Streaming
+from dayfly.wire.pipelines.flow import Flow
+from dayfly.wire.pipelines.step import Layout
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
 #: Seconds between run checkpoints, unless said otherwise.
@@ -36,9 +38,9 @@ class Configuration:
         vcpus: of each function, where a memory can be had with several numbers; None: the fewest.
         gpu_share: of each function; None: no GPU.
         cut: numbers of the layers that begin a stage, but for the first.
-        replicas: of each stage, `workers` if it is not cut.
-        micro_batches: of a replica; with virtual workers of a whole model in each leaf, while of a
-            cut one they are the leaves.
+        replicas: of each stage, or one number for all; `workers` if it is not cut.
+        micro_batches: of a replica, of the stage with the most; with virtual workers of a whole
+            model in each leaf, while of a cut one they are the leaves.
         schedule: fill-drain or 1f1b.
         sync: the protocol.
         k: steps of a round, if its rounds have several; None: an epoch's.
@@ -63,7 +65,7 @@ class Configuration:
     vcpus: float | None = None
     gpu_share: float | None = None
     cut: tuple[int, ...] = ()
-    replicas: int = 1
+    replicas: int | tuple[int, ...] = 1
     micro_batches: int = 1
     schedule: str = "fill-drain"
     sync: str = "bsp"
@@ -101,9 +103,28 @@ class Configuration:
         return compression(self.compress).feeds_back and self.workers > 1
 
     @property
+    def layout(self) -> Layout:
+        """Which worker is which replica of which stage."""
+        return Layout(self.stages, self.replicas if self.cut else self.workers)
+
+    @property
+    def flow(self) -> Flow:
+        """How stages share out a batch; of a cut model."""
+        return Flow(self.layout, self.micro_batches, self.virtual_workers)
+
+    @property
     def members(self) -> int:
-        """Workers that hold the same parameters, and sum their gradients."""
-        return self.replicas if self.cut else self.workers
+        """Workers that hold the same parameters, and sum their gradients; of the stage that has
+        the most of them."""
+        return max(self.layout.each)
+
+    def members_of(self, kind: int) -> int:
+        """The same of those that workers of a kind sum with: of a model that is not cut, all."""
+        return self.layout.replicas_of(kind if self.cut else 0)
+
+    def aggregators_of(self, kind: int) -> int | None:
+        """Of k-reduce among those, at most all of them; None: of another collective."""
+        return None if self.aggregators is None else min(self.aggregators, self.members_of(kind))
 
     @property
     def leaves(self) -> int:
@@ -115,6 +136,10 @@ class Configuration:
         """In which the worker that has the most computes its share: micro-batches of its leaves."""
         return self.micro_batches * (1 if self.cut else -(-self.leaves // self.workers))
 
+    def pieces_of(self, kind: int) -> int:
+        """The same of workers of a kind."""
+        return self.flow.most(kind) if self.cut else self.pieces
+
     @property
     def stages(self) -> int:
         """Of the model; one if it is not cut."""
@@ -124,8 +149,7 @@ class Configuration:
     def kinds(self) -> tuple[Sequence[int], ...]:
         """Ranks of the workers of each kind: of a stage, or alike in memory, share and role."""
         if self.cut:
-            each = self.replicas
-            return tuple(range(one * each, (one + 1) * each) for one in range(self.stages))
+            return tuple(map(self.layout.stage_ranks, range(self.stages)))
         if not (self.shares or len(self.memory_mib) > 1 or self.protocol.staleness):
             return (range(self.workers),)
         return _kinds(self)
@@ -133,7 +157,7 @@ class Configuration:
     def kind_of(self, rank: int) -> int:
         """The number of a worker's kind."""
         if self.cut:
-            return rank // self.replicas
+            return self.layout.stage_rank(rank).stage
         kinds = self.kinds
         return next(at for at, ranks in enumerate(kinds) if rank in ranks) if len(kinds) > 1 else 0
 
@@ -299,14 +323,14 @@ def stage_size(profile: Profile, configuration: Configuration, stage: int) -> Si
 def step_samples(c: Configuration, stage: int, batch: int) -> int:
     """Samples of a batch of so many that a worker of this kind has, at most."""
     if not c.shares:
-        return -(-batch // c.members)
+        return -(-batch // c.members_of(stage))
     return max(len(share(batch, rank, c.workers, c.shares)) for rank in c.kinds[stage])
 
 
 def micro_samples(profile: Profile, configuration: Configuration, stage: int = 0) -> int:
     """Samples that a worker computes at once, at most."""
     c = configuration
-    return -(-step_samples(c, stage, min(c.batch_size, profile.samples)) // c.pieces)
+    return -(-step_samples(c, stage, min(c.batch_size, profile.samples)) // c.pieces_of(stage))
 
 
 def start_s(profile: Profile, configuration: Configuration, stage: int) -> float:
@@ -324,7 +348,7 @@ def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
     c, size = configuration, stage_size(profile, configuration, stage)
     shared, own = kept_bytes(profile, c, stage_layers(profile, c, stage), within=False)
     measured = _model_bytes(profile.layers) + _state_bytes(profile, profile.layers)
-    others = measured - shared / c.members - own
+    others = measured - shared / c.members_of(stage) - own
     return max(0.0, size.end_s.value - size.up.occupied_s(others))
 
 

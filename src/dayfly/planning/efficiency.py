@@ -92,10 +92,15 @@ class Efficiency:
         return f"{self.method}@{self.batch_size}"
 
     @property
+    def short(self) -> str:
+        """How many samples it takes, for tables: a question mark where nobody measured it."""
+        return f"x {self.samples or 1:.3g}{'?' if self.how == 'assumed' else ''}"
+
+    @property
     def words(self) -> str:
         """How many samples it takes, and how that is known."""
         if self.samples is None:
-            return f"more than {self.low or 1:.3g} times the samples ({self.how}: not reached)"
+            return f"more than {self.low or 1:.3g} times the samples ({self.how}; not reached)"
         sure = ""
         if self.low is not None and self.high is not None:
             sure = f", {self.low:.3g} to {self.high:.3g}"
@@ -238,13 +243,24 @@ class Efficiencies:
         if method == BSP:
             return self._of_batch(batch_size)
         own, batch = self._known.get((method, self.batch_size)), self.of(BSP, batch_size)
-        if own is None or batch.how == "assumed":
-            return _had("assumed", method, batch_size, 1.0)
-        each = own.samples, batch.samples
-        least = [one.samples or one.low or 1.0 for one in (own, batch)]
-        if None in each:
-            return _had("combined", method, batch_size, None, low=least[0] * least[1])
-        return _had("combined", method, batch_size, least[0] * least[1], workers=own.workers)
+        how: How = "assumed" if own is None or batch.how == "assumed" else "combined"
+        each = (own or _had(how, method, self.batch_size, 1.0)), batch
+        least = math.prod(one.samples or one.low or 1.0 for one in each)
+        if any(one.samples is None for one in each):
+            return _had("combined", method, batch_size, None, low=least)
+        workers = None if own is None else own.workers
+        return _had(how, method, batch_size, least, workers=workers)
+
+    def each(self, method: Method, batch_size: int) -> list[Efficiency]:
+        """Returns what is known of each method that one with an open number of aggregators allows,
+        and last what the others take; of another method what it takes.
+
+        Args:
+            method: as it is asked for.
+            batch_size: samples of a step, all workers'.
+        """
+        some = dict.fromkeys(one for one, _ in self._known if method.allows(one) and one != method)
+        return [self.of(one, batch_size) for one in (*some, method)]
 
     def _of_batch(self, batch_size: int) -> Efficiency:
         if batch_size == self.batch_size:

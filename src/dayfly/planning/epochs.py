@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dayfly.batches import Batches, Rounds
 from dayfly.catalogue.metering import StoreTraffic
-from dayfly.planning import data_parallel, hybrid, staged
+from dayfly.planning import data_parallel, hybrid, staged, staged_validation
 from dayfly.planning.closed_form import MOST_SIMULATED, many_requests, many_step, many_validation
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.local_rounds import local_round
@@ -138,14 +138,14 @@ def validation_of(
     profile: Profile, c: Configuration, means: ChannelModel, most_simulated: int = MOST_SIMULATED
 ) -> Part:
     """A validation of all workers."""
-    if c.workers > most_simulated:
+    if c.workers > most_simulated and c.layout.even:
         seconds, moved = many_validation(profile, c, means)
         return Part(seconds=seconds, moved=moved)
     seconds, found = 0.0, [StoreTraffic() for _ in range(c.workers)]
     rounds: list[tuple[Sequence[Rank], Sequence[Rank], int]] = []
     if c.cut:
-        for one in staged.validation(profile, c, means):
-            rounds.append((one.ranks, staged.joining(one, means.shared), one.count))
+        for one in staged_validation.validation(profile, c, means):
+            rounds.append((one.ranks, staged_validation.joining(one, means.shared), one.count))
     else:
         everybody = data_parallel.validation(profile, c, means)
         rounds.append((everybody, everybody, 1))

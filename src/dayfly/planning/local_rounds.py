@@ -23,6 +23,7 @@ from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server
 from dayfly.planning.timing import Steps, moved_by, timed
 from dayfly.specs.streaming import Streaming
+from dayfly.wire.collectives.cost import Cost
 from dayfly.wire.streams import Rank, Stream
 
 #: Rounds that are gone through; the first does not count, as no sum is under way at its beginning.
@@ -48,6 +49,27 @@ def local_round(
     several, beside = _streamed(profile, c, means, batches, _ROUNDS)
     moved = [moved_by(rank, means) for rank in once[: c.workers]]
     return timed(several, _ROUNDS, lambda number: number in beside, means.shared), moved
+
+
+def reduced_at_s(
+    c: Configuration, compute_s: float, apply_s: float, steps: int, sums: Sequence[Cost]
+) -> float:
+    """Returns when a round's sums are there, in seconds, by closed forms.
+
+    A sum is waited for as far as it takes longer than the steps beside it, and all of them share
+    the link.
+
+    Args:
+        c: what runs.
+        compute_s: of all inner steps.
+        apply_s: of the optimizer in one of them.
+        steps: how many there are.
+        sums: each by itself.
+    """
+    beside = 0 if c.streaming is None else c.streaming.overlap
+    beside_s = beside * (compute_s / steps + apply_s)
+    late_s = sum(max(0.0, one.seconds - beside_s) for one in sums)
+    return max(compute_s + late_s, sum(one.seconds for one in sums))
 
 
 def _streamed(

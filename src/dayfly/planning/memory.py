@@ -58,7 +58,6 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.leaves import leaves_of, most_kept
-from dayfly.wire.pipelines.orders import most_held
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
@@ -264,14 +263,14 @@ def holding(
     """Of a worker of this stage. sums: False: without contributions (`wire`), as of no collective.
     Raises RequestError as `peak_mib`."""
     c, layers = configuration, stage_layers(profile, configuration, stage)
-    members = c.members
+    members = c.members_of(stage)
     model = sum(layer.parameters + layer.buffers for layer in layers)
     trained = sum(layer.trained for layer in layers)
     buffers = sum(layer.buffers for layer in layers)
     state = trained * profile.state_per_trained_byte
     largest = ITEM_BYTES * largest_tensor(layers)
     samples = step_samples(c, stage, c.batch_size)
-    micro = -(-samples // c.pieces)
+    micro = -(-samples // c.pieces_of(stage))
     validated = min(block_samples(c.batch_size), profile.validation_samples)
     passed = max(layer.output + layer.gradient for layer in layers)
     kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
@@ -285,7 +284,7 @@ def holding(
     return Holding(
         model=model,
         gradients=trained if average else ITEM_BYTES * sum(buckets),
-        leaves=ITEM_BYTES * sum(buckets) * _kept_leaves(c),
+        leaves=ITEM_BYTES * sum(buckets) * _kept_leaves(c, members),
         average=ITEM_BYTES * (average + more),
         state=state,
         before=sum(ITEM_BYTES * moving(layer) for layer in layers),
@@ -306,18 +305,18 @@ def holding(
     )
 
 
-def _kept_leaves(c: Configuration) -> int:
+def _kept_leaves(c: Configuration, members: int) -> int:
     """Flat buffers in which a worker keeps leaves apart, of the one that has the most."""
     if c.virtual_workers is None:
         return 0
-    leaves = (leaves_of(rank, c.members, c.leaves) for rank in range(c.members))
+    leaves = (leaves_of(rank, members, c.leaves) for rank in range(members))
     return max(most_kept(own, c.virtual_workers) for own in leaves)
 
 
 def between_passes(configuration: Configuration, stage: int) -> int:
-    """As `most_held`; one where the model is not cut."""
+    """As `Flow.held`; one where the model is not cut."""
     c = configuration
-    return most_held(c.schedule, c.micro_batches, c.stages - stage) if c.cut else 1
+    return c.flow.held(stage, c.schedule) if c.cut else 1
 
 
 def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> float:
@@ -336,7 +335,7 @@ def _wire(
     if c.lags(c.kinds[stage][0]):
         return 0.0  # others sum
     means = ChannelModel.of(profile)
-    how = collective(c.collective, c.aggregators, members, c.virtual_workers)
+    how = collective(c.collective, c.aggregators_of(stage), members, c.virtual_workers)
     link = means.link(stage_size(profile, c, stage))
     largest = sorted(buffers, reverse=True)[: means.at_once]
     held = {

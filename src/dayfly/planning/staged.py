@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import repeat
 
-from dayfly.batches import BLOCK_NUMBERS, MicroBatch, micro_batches, validation_rounds
+from dayfly.batches import BLOCK_NUMBERS, MicroBatch
 from dayfly.planning.configuration import (
     Configuration,
     elements,
@@ -37,12 +38,18 @@ from dayfly.planning.ranks import (
 )
 from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.leaves import leaves_of
-from dayfly.wire.pipelines.orders import BACKWARD, FORWARD, ORDERS, MakeOrder, forward_only
+from dayfly.wire.pipelines.flow import Passing
+from dayfly.wire.pipelines.orders import (
+    BACKWARD,
+    FORWARD,
+    ORDERS,
+    MakeOrder,
+    forward_only,
+    in_waves,
+)
 from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
-from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
-from dayfly.wire.simulation import run
-from dayfly.wire.streams import ALONE, Rank, Shared, Stream
+from dayfly.wire.streams import Rank, Stream
 
 #: Where nobody measured what a stage's messages take, each is taken to wake its lanes as those of a
 #: sum of two do, of which each has so many.
@@ -54,90 +61,29 @@ _PIECE = "backward, in part"
 
 
 def ranks(
-    profile: Profile, c: Configuration, means: ChannelModel, batch: int, among: range | None = None
+    profile: Profile,
+    c: Configuration,
+    means: ChannelModel,
+    batch: int,
+    among: range | None = None,
+    *,
+    sums: bool = True,
 ) -> list[Rank]:
-    """Returns what each worker of these replicas (None: all) does in a step of so many samples."""
+    """Returns what each worker of these replicas (None: all) does in a step of so many samples.
+
+    Args:
+        sums: whether replicas of a stage sum their gradients.
+    """
     return [
-        limited(stage.size, means, number, stage.step(replica, batch))
-        for number, (stage, replica) in enumerate(_workers(profile, c, means))
+        limited(stage.size, means, number, stage.step(replica, batch, sums=sums))
+        for number, (stage, replica) in enumerate(stage_workers(profile, c, means))
         if among is None or replica in among
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationRound:
-    """A round of a validation.
-
-    Args:
-        ranks: all workers.
-        count: how often it comes.
-        alike: of each replica, the first that validates as many samples in each micro-batch.
-    """
-
-    ranks: Sequence[Rank]
-    count: int
-    alike: tuple[int, ...]
-
-
-def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[ValidationRound]:
-    """Returns each kind of round of all workers' validation."""
-    workers = _workers(profile, c, means)
-    kinds: dict[tuple[tuple[int, ...], ...], int] = {}
-    for rounds in validation_rounds(
-        profile.validation_samples, c.replicas, c.micro_batches, c.batch_size
-    ):
-        kind = tuple(tuple(map(len, blocks)) for blocks in rounds)
-        kinds[kind] = kinds.get(kind, 0) + 1
-    found = []
-    for kind, count in kinds.items():
-        made = [
-            limited(stage.size, means, number, stage.validating(replica, kind))
-            for number, (stage, replica) in enumerate(workers)
-        ]
-        # Where passes vary, each worker has a pace of its own.
-        varied = any(stage.size.jitter for stage, _ in workers)
-        alike = tuple(range(c.replicas)) if varied else tuple(map(kind.index, kind))
-        found.append(ValidationRound(ranks=made, count=count, alike=alike))
-    return found
-
-
-def joining(of: ValidationRound, shared: Shared) -> Sequence[Rank]:
-    """Returns ranks whose virtual time ends as the round's does, with fewer messages.
-
-    The replicas of a round meet in its sum alone, so those that are alike are there at the same
-    moments: one of them stands for all, and the ranks of the others wait until then. This holds
-    where ranks share nothing, and neither messages nor sums take CPU time; else the round's own
-    ranks are returned.
-
-    Args:
-        of: the round.
-        shared: what all ranks have together.
-    """
-    replicas = len(of.alike)
-    if len(set(of.alike)) == replicas or shared != ALONE or not all(map(_carries_only, of.ranks)):
-        return of.ranks
-    ready_s: dict[int, Sequence[float]] = {}  # of each stage, by the replica that stands for it
-    for replica in set(of.alike):
-        mine = [replace(rank, streams=rank.streams[:1]) for rank in of.ranks[replica::replicas]]
-        moments = run(mine, shared)
-        ready_s[replica] = [max(passage.done_s, default=0.0) for (passage,) in moments]
-    made = []
-    for number, rank in enumerate(of.ranks):
-        stage, replica = divmod(number, replicas)
-        wait = Stream(plan=chain(1), works_s=[ready_s[of.alike[replica]][stage]])
-        streams = [wait, *rank.streams[1:]]
-        made.append(replace(rank, streams=streams, processor=SharedProcessor()))
-    return made
-
-
-def _carries_only(rank: Rank) -> bool:
-    """Whether nothing but passes takes CPU time, and that at any moment."""
-    works = any(way.cpu_s or way.cpu_s_per_byte for way in (rank.up, rank.down))
-    works = works or any(one.begin_s or one.message_s for one in rank.streams)
-    return not (works or rank.reduce_s_per_byte or rank.processor.stands_still)
-
-
-def _workers(profile: Profile, c: Configuration, means: ChannelModel) -> list[tuple[_Stage, int]]:
+def stage_workers(
+    profile: Profile, c: Configuration, means: ChannelModel
+) -> list[tuple[StageWork, int]]:
     """Returns the stage and the replica's number of each rank, in order.
 
     Replicas of a stage that are equally fast share one object, and with it their schedules.
@@ -146,12 +92,13 @@ def _workers(profile: Profile, c: Configuration, means: ChannelModel) -> list[tu
     chunk_bytes = means.message_bytes(sizes)
     found = []
     for stage, size in enumerate(sizes):
-        of_pace: dict[float, _Stage] = {}
-        for replica in range(c.replicas):
-            rank = stage * c.replicas + replica
-            times = pace(size, rank, c.workers, c.micro_batches)
+        of_pace: dict[float, StageWork] = {}
+        for replica, rank in enumerate(c.layout.stage_ranks(stage)):
+            times = pace(size, rank, c.workers, c.flow.most(stage))
             if times not in of_pace:
-                of_pace[times] = _Stage(profile, c, means, stage, paced(size, times), chunk_bytes)
+                of_pace[times] = StageWork(
+                    profile, c, means, stage, paced(size, times), chunk_bytes
+                )
             found.append((of_pace[times], replica))
     return found
 
@@ -173,7 +120,7 @@ class _Passes:
     works_s: tuple[float, ...]
 
 
-class _Stage:
+class StageWork:
     """What the workers of one stage do that are as fast as each other.
 
     Args:
@@ -195,7 +142,8 @@ class _Stage:
         self._c = c
         self._means = means
         self._stage = stage
-        self._layout = Layout(c.stages, c.replicas)
+        self._layout, self._flow = c.layout, c.flow
+        self._replicas = c.members_of(stage)
         self.size = size
         self._chunk_bytes = chunk_bytes
         mine = stage_range(profile, c, stage)
@@ -211,26 +159,27 @@ class _Stage:
         trained_bytes = sum(layer.trained for layer in self._layers)
         self._ending_s = (size.apply(trained_bytes) + beside_s) * size.speed
         #: By micro-batches, seconds in which leaves are added, and whether it learns.
-        self._found: dict[tuple[tuple[MicroBatch, ...], float, bool], _Passes] = {}
+        self._found: dict[tuple[Passing, float, bool], _Passes] = {}
 
-    def step(self, replica: int, batch: int) -> list[Stream]:
+    def step(self, replica: int, batch: int, *, sums: bool = True) -> list[Stream]:
         """Returns the streams of a step of one replica."""
         c, size = self._c, self.size
-        micros = micro_batches(batch, replica, c.replicas, c.micro_batches, c.virtual_workers)
-        adding = adding_s(size, c, leaves_of(replica, c.replicas, c.leaves), self._flat)
-        passes = self._passes(micros, adding, learns=True)
+        passing = self._flow.passing(batch, StageRank(self._stage, replica))
+        leaves = leaves_of(replica, self._replicas, c.virtual_workers or self._replicas)
+        adding = adding_s(size, c, leaves, self._flat)
+        passes = self._passes(passing, replica, adding, learns=True)
         streams = [self._passage(passes, "pipe", replica)]
         # Of the last micro-batch, as its loss is known.
-        known = ((0, passes.forward),) if self._last and micros else ()
+        known = ((0, passes.forward),) if self._last and passing.micros else ()
         streams.append(self._of_all("tail", replica, TAIL, known))
         early = len(passes.pieces)
-        for number, length in enumerate(self._flat.buckets if c.replicas > 1 else ()):
+        for number, length in enumerate(self._flat.buckets if self._replicas > 1 and sums else ()):
             streams.append(
                 all_reduce(
                     c.collective,
-                    c.aggregators,
+                    c.aggregators_of(self._stage),
                     replica,
-                    c.replicas,
+                    self._replicas,
                     length,
                     self._means,
                     name=("grad", self._stage, number),
@@ -248,11 +197,12 @@ class _Stage:
         streams.append(Stream(plan=chain(1), after=after, works_s=[self._ending_s]))
         return streams
 
-    def validating(self, replica: int, sizes: Sequence[Sequence[int]]) -> list[Stream]:
-        """Streams of a round of validation, of blocks of so many samples for each replica."""
-        micros = tuple(MicroBatch(number, some) for number, some in enumerate(sizes[replica]))
-        passage = self._passage(self._passes(micros, 0.0, learns=False), "eval", replica)
-        numbers = BLOCK_NUMBERS * sum(map(len, sizes))
+    def validating(self, replica: int, sizes: Sequence[int]) -> list[Stream]:
+        """Streams of a round of validation, of blocks of so many samples."""
+        passing = self._flow.validating(sizes, StageRank(self._stage, replica))
+        passes = self._passes(passing, replica, 0.0, learns=False)
+        passage = self._passage(passes, "eval", replica)
+        numbers = BLOCK_NUMBERS * len(sizes)
         return [passage, self._of_all("val", replica, numbers, ((0, None),))]
 
     def _of_all(
@@ -279,10 +229,11 @@ class _Stage:
         return self.size.sum_cpu_s / _MESSAGES if measured is None else measured
 
     def _passage(self, passes: _Passes, name: str, replica: int) -> Stream:
-        """The passes of a replica, whose messages have a name of their own."""
+        """The passes of a replica, whose messages have a name of their own, unless replicas of
+        different numbers send each other some."""
         return Stream(
             plan=passes.plan,
-            name=(name, replica),
+            name=(name, replica if self._layout.even else None),
             member=self._layout.rank(self._stage, replica),
             members=self._layout.world_size,
             itemsize=1,
@@ -291,17 +242,17 @@ class _Stage:
             **alone_or_side_by_side(self._means, passes.plan, 1),
         )
 
-    def _passes(self, micros: tuple[MicroBatch, ...], adding: float, *, learns: bool) -> _Passes:
-        """Returns the passes of these micro-batches, which are made once for all replicas.
+    def _passes(self, passing: Passing, replica: int, adding: float, *, learns: bool) -> _Passes:
+        """Returns passes, which are made once for all replicas that have the same.
 
         Args:
-            micros: of a replica.
+            passing: a replica's.
             adding: CPU seconds in which it adds its leaves.
             learns: whether there are backward passes.
         """
-        key = micros, adding, learns
+        key, micros = (passing, adding, learns), passing.micros
         if key not in self._found:
-            plan, pieces = self._plan(micros, learns=learns)
+            plan, pieces = self._plan(passing, replica, learns=learns)
             works = [op.work for op in plan.schedule if op.work is not None]
             forward = plan.works[works.index(Work(FORWARD, micros[-1].number))] if micros else None
             seconds = self._seconds(micros, adding, learns=learns)
@@ -310,24 +261,34 @@ class _Stage:
         return self._found[key]
 
     def _plan(
-        self, micros: tuple[MicroBatch, ...], *, learns: bool
+        self, passing: Passing, replica: int, *, learns: bool
     ) -> tuple[CompiledSchedule, tuple[int, ...]]:
         """Returns the schedule, and the operations after which each early bucket is complete."""
         c, layers, cut, stage = self._c, self._profile.layers, self._c.cut, self._stage
 
-        def boundary(at: int, micro: MicroBatch) -> StageBoundary:
-            back = round(layers[at].gradient * micro.samples) if learns else 0
-            return StageBoundary(
-                activation_bytes=round(layers[at - 1].output * micro.samples), gradient_bytes=back
+        def boundaries(at: int, replicas: Sequence[int]) -> tuple[tuple[int, StageBoundary], ...]:
+            return tuple(
+                (
+                    micro.number,
+                    StageBoundary(
+                        activation_bytes=round(layers[at - 1].output * micro.samples),
+                        gradient_bytes=round(layers[at].gradient * micro.samples) if learns else 0,
+                        replica=to,
+                    ),
+                )
+                for micro, to in zip(passing.micros, replicas or repeat(None), strict=False)
             )
 
-        before = tuple(boundary(cut[stage - 1], one) for one in micros) if stage else ()
-        behind = () if self._last else tuple(boundary(cut[stage], one) for one in micros)
-        numbers = tuple(one.number for one in micros)
-        early = len(self._flat.whole_after) if learns and c.replicas > 1 and micros else 0
+        before = boundaries(cut[stage - 1], passing.before) if stage else ()
+        behind = () if self._last else boundaries(cut[stage], passing.behind)
+        several = self._replicas > 1 and bool(passing.micros)
+        early = len(self._flat.whole_after) if learns and several else 0
+        alone = self._layout.even
+        layout = Layout(c.stages, 1) if alone else self._layout
+        own = StageRank(stage, 0 if alone else replica)
         order = c.schedule if learns else None
         return _passage_plan(
-            c.stages, stage, order, numbers, before, behind, self._chunk_bytes, early
+            layout, own, order, passing.waves, before, behind, self._chunk_bytes, early
         )
 
     def _seconds(
@@ -342,7 +303,7 @@ class _Stage:
             backward = passed(self._backward, one.samples)
             found[Work(FORWARD, one.number)] = speed * forward + size.pass_cpu_s
             found[Work(BACKWARD, one.number)] = speed * backward + size.pass_cpu_s + keeping_s
-        if learns and micros and self._c.replicas > 1:
+        if learns and micros and self._replicas > 1:
             cuts = cut_backward(self._backward, micros[-1].samples, self._flat.whole_after)
             for number, piece in enumerate(cuts[:-1]):
                 found[Work(_PIECE, number)] = speed * piece
@@ -353,29 +314,30 @@ class _Stage:
 
 @lru_cache(maxsize=1024)
 def _passage_plan(
-    stages: int,
-    stage: int,
+    layout: Layout,
+    own: StageRank,
     order: str | None,
-    numbers: tuple[int, ...],
-    before: tuple[StageBoundary, ...],
-    behind: tuple[StageBoundary, ...],
+    waves: tuple[tuple[int, ...], ...],
+    before: tuple[tuple[int, StageBoundary], ...],
+    behind: tuple[tuple[int, StageBoundary], ...],
     chunk_bytes: int,
     early: int,
 ) -> tuple[CompiledSchedule, tuple[int, ...]]:
-    """Returns the schedule of a stage of one replica, and its operations that are early pieces.
+    """Returns the schedule of a rank's passes, and its operations that are early pieces.
 
     `early` pieces of the last backward pass stand before it, each an operation of its own.
     """
     if early:
-        whole, _ = _passage_plan(stages, stage, order, numbers, before, behind, chunk_bytes, 0)
-        return _in_pieces(whole.schedule, Work(BACKWARD, numbers[-1]), early)
+        whole, _ = _passage_plan(layout, own, order, waves, before, behind, chunk_bytes, 0)
+        last = [number for wave in waves for number in wave][-1]
+        return _in_pieces(whole.schedule, Work(BACKWARD, last), early)
     make: MakeOrder = forward_only if order is None else ORDERS[order]
     step = PipelineStep(
-        layout=Layout(stages, 1),
-        stage_rank=StageRank(stage, 0),
-        order=make(stage, stages, numbers),
-        before=dict(zip(numbers, before, strict=False)),
-        behind=dict(zip(numbers, behind, strict=False)),
+        layout=layout,
+        stage_rank=own,
+        order=in_waves(make, own.stage, layout.stages, waves),
+        before=dict(before),
+        behind=dict(behind),
         chunk_bytes=chunk_bytes,
     )
     return CompiledSchedule(step.schedule()), ()

@@ -205,6 +205,17 @@ def overridden(job: Job, **changes: Any) -> Job:
     return replace(job, **given)
 
 
+def of_one_batch(job: Job, batch_size: int | None) -> Job:
+    """Returns a job as a choice looks at it: with its own batch size, if it has one.
+
+    Args:
+        job: whose batch may change by epoch, or follow the workers.
+        batch_size: asked for in place of that; None: nothing was asked.
+    """
+    of_one = len(set(job.batch_sizes)) == 1 and job.batch_per_worker is None
+    return job if of_one else overridden(job, batch_size=batch_size)
+
+
 def checked_settings(**settings: Any) -> Settings:
     """Settings of these. Raises RequestError for one that is not known, or not of its kind."""
     check_keywords(settings, Settings)

@@ -42,7 +42,7 @@ class Changes:
         collective: all-reduce algorithm.
         aggregators: workers that sum, of k-reduce.
         cut: first layer of each stage but the first.
-        replicas: functions of each stage.
+        replicas: functions of each stage: one number for all, or each stage's.
         micro_batches: pieces in which a worker computes its share of a batch.
         schedule: order of the micro-batches.
         log_budget_mib: bound of the messages in the channel.
@@ -70,7 +70,7 @@ class Changes:
     collective: str | None = None
     aggregators: int | None = None
     cut: tuple[int, ...] | None = None
-    replicas: int | None = None
+    replicas: int | tuple[int, ...] | None = None
     micro_batches: int | None = None
     schedule: str | None = None
     log_budget_mib: int | None = None

@@ -60,7 +60,10 @@ class Engines:
         return self._engine(self.channel, self.task.rank, range(self.task.world_size), how)
 
     def _collective(self, world_size: int, leaves: int | None = None) -> Collective:
-        return collective(self.task.collective, self.task.aggregators, world_size, leaves)
+        aggregators = self.task.aggregators
+        if aggregators is not None:  # of a stage with fewer replicas, all of them
+            aggregators = min(aggregators, world_size)
+        return collective(self.task.collective, aggregators, world_size, leaves)
 
     def _engine(
         self, channel: Messages, member: int, ranks: Sequence[int], collective: Collective

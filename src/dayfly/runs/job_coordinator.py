@@ -44,7 +44,7 @@ from dayfly.runs.unequal import shares_of
 from dayfly.specs.generations import Change, GenerationPlan
 from dayfly.training.order import Epochs
 from dayfly.wire.channels import channel_kind
-from dayfly.wire.pipelines.step import Layout, StageRank
+from dayfly.wire.pipelines.step import StageRank
 
 
 class JobCoordinator(ChangingCoordinator):
@@ -194,7 +194,7 @@ class JobCoordinator(ChangingCoordinator):
 
     def _plan_by(self, record: Record, setup: Setup) -> GenerationPlan:
         plan, settings = super()._plan_by(record, setup), record.settings
-        layout = Layout(settings.stages, settings.members)
+        layout = settings.layout
         stage_ranks = [layout.stage_rank(rank) for rank in range(plan.world_size)]
         shares = shares_of(settings) or (1,) * plan.world_size
         return replace(

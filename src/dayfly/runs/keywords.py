@@ -72,7 +72,7 @@ class SettingKeywords(ProfileKeywords, total=False):
     micro_batches: int | None
     on_nan: str
     cut: tuple[int, ...]
-    replicas: int | None
+    replicas: int | tuple[int, ...] | None
     schedule: str
     stage_memory_mib: tuple[int, ...]
     each_memory_mib: tuple[int, ...]
@@ -100,7 +100,7 @@ class ChangeKeywords(TypedDict, total=False):
     collective: str | None
     aggregators: int | None
     cut: tuple[int, ...] | None
-    replicas: int | None
+    replicas: int | tuple[int, ...] | None
     micro_batches: int | None
     schedule: str | None
     log_budget_mib: int | None
@@ -116,6 +116,9 @@ class ChoiceKeywords(TypedDict, total=False):
     micro_batches: tuple[int, ...]
     collectives: tuple[str, ...]
     batch_size: int | None
+    batch_sizes: tuple[int, ...]
+    methods: tuple[str, ...]
+    efficiencies: tuple[str, ...]
     epochs: int | None
     most_batch_size: int | None
     sync: str

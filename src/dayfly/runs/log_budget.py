@@ -197,7 +197,9 @@ def _most_messages(settings: Settings, kind: ChannelKind, round_bytes: RoundByte
     sums = settings.reducing.sums(members, min(round_bytes.summed, BUCKET_BYTES), chunk_bytes)
     most = max(1, *(sum(name.source == rank for name in sums) for rank in range(members)))
     between = 2 * round_bytes.between * _chunks(round_bytes.largest, chunk_bytes)
-    return most * _buckets(settings, round_bytes) + -(-between // settings.workers)
+    # A stage's only replica may send all that passes one of the boundaries.
+    senders = settings.workers if settings.layout.even else settings.stages - 1
+    return most * _buckets(settings, round_bytes) + -(-between // senders)
 
 
 def free_bytes(directory: Path | None) -> int | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dayfly.batches import MicroBatch, micro_batches
 from dayfly.training.stages.forms import BoundaryForm
-from dayfly.wire.pipelines.orders import MakeOrder
+from dayfly.wire.pipelines.flow import Flow, Passing
+from dayfly.wire.pipelines.orders import MakeOrder, in_waves
 from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
 
 
@@ -17,8 +16,9 @@ class Pipelining:
 
     Attributes:
         cut: numbers of the layers that begin a stage, but for the first.
-        replicas: of each stage.
-        micro_batches: in which a replica computes its share of a batch, at most.
+        replicas: of each stage, or one number for all.
+        micro_batches: in which a replica computes its share of a batch, at most; where stages have
+            different numbers of replicas, one of the stage with the most.
         virtual_workers: leaves of a batch, each a micro-batch of one of the replicas; None: each
             replica cuts its share.
         schedule: their order, by name.
@@ -28,7 +28,7 @@ class Pipelining:
     """
 
     cut: tuple[int, ...]
-    replicas: int
+    replicas: int | tuple[int, ...]
     micro_batches: int
     schedule: str
     forms: tuple[BoundaryForm, ...]
@@ -40,10 +40,10 @@ class Pipelining:
         """Who computes what."""
         return Layout(len(self.cut) + 1, self.replicas)
 
-    def passing(self, samples: int, replica: int) -> tuple[MicroBatch, ...]:
-        """The micro-batches of a replica, of a batch of so many samples."""
-        parts, leaves = self.micro_batches, self.virtual_workers
-        return micro_batches(samples, replica, self.replicas, parts, leaves)
+    @property
+    def flow(self) -> Flow:
+        """How a batch is shared out."""
+        return Flow(self.layout, self.micro_batches, self.virtual_workers)
 
     def received(self, stage: int) -> BoundaryForm | None:
         """The form of what a stage gets from the one before it; None for the first."""
@@ -57,7 +57,7 @@ class Pipelining:
         self,
         stage_rank: StageRank,
         order: MakeOrder,
-        micros: Sequence[MicroBatch],
+        passing: Passing,
         chunk_bytes: int,
         *,
         learns: bool = True,
@@ -67,19 +67,19 @@ class Pipelining:
         Args:
             learns: whether gradients come back.
         """
-        numbers = [micro.number for micro in micros]
+        stage = stage_rank.stage
         return PipelineStep(
             layout=self.layout,
             stage_rank=stage_rank,
-            order=order(stage_rank.stage, self.layout.stages, numbers),
-            before=_boundaries(self.received(stage_rank.stage), micros, learns=learns),
-            behind=_boundaries(self.sent(stage_rank.stage), micros, learns=learns),
+            order=in_waves(order, stage, self.layout.stages, passing.waves),
+            before=_boundaries(self.received(stage), passing, passing.before, learns=learns),
+            behind=_boundaries(self.sent(stage), passing, passing.behind, learns=learns),
             chunk_bytes=chunk_bytes,
         )
 
 
 def _boundaries(
-    form: BoundaryForm | None, micros: Sequence[MicroBatch], *, learns: bool
+    form: BoundaryForm | None, passing: Passing, replicas: tuple[int, ...], *, learns: bool
 ) -> dict[int, StageBoundary]:
     if form is None:
         return {}
@@ -87,6 +87,9 @@ def _boundaries(
         micro.number: StageBoundary(
             activation_bytes=form.nbytes(micro.samples),
             gradient_bytes=form.gradient_nbytes(micro.samples) if learns else 0,
+            replica=replica,
         )
-        for micro in micros
+        for micro, replica in zip(
+            passing.micros, replicas or (None,) * len(passing.micros), strict=True
+        )
     }

@@ -13,7 +13,7 @@ from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.choose.front import Front
 from dayfly.planning.profile import Profile, read_profile
-from dayfly.runs.api import checked_settings, main_directory, overridden
+from dayfly.runs.api import checked_settings, main_directory, of_one_batch, overridden
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.query import TIME_LIMIT_S, Goal, PlanQuery
 from dayfly.runs.choosing.ranking import Option
@@ -180,7 +180,7 @@ def chosen(
         known=known,
     )
     if isinstance(job, Job):
-        places = targets_of_job(overridden(job, batch_size=asked.batch_size), "job", query)
+        places = targets_of_job(of_one_batch(job, asked.batch_size), "job", query)
     else:
         profile = job if isinstance(job, Profile) else read_profile(Path(job))
         places = targets_of_profiles([profile], query)

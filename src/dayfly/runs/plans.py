@@ -134,7 +134,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         vcpus=settings.cpu_cores,
         gpu_share=settings.gpu_share,
         cut=settings.cut,
-        replicas=settings.members,
+        replicas=settings.replicas or settings.members,
         micro_batches=settings.micro_batches_of_worker(wanted.accumulate),
         schedule=settings.schedule,
         sync=settings.sync,

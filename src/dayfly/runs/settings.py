@@ -14,6 +14,7 @@ from dayfly.runs.exchange_checks import check_compression, check_fp16, check_k
 from dayfly.runs.functions import FunctionSettings, among
 from dayfly.runs.stage_checks import (
     DEFAULT_SCHEDULE,
+    Replicas,
     check_stage_memory,
     check_staged,
     check_uncut,
@@ -36,6 +37,7 @@ from dayfly.specs.streaming import Streaming
 from dayfly.training.precisions import BF16, FP16, FP32
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
+from dayfly.wire.pipelines.step import Layout
 
 #: What a run does when its loss, or its weights, become NaN or infinite: fail, or say it and go on.
 STOP_ON_NAN, WARN_OF_NAN = "stop", "warn"
@@ -81,7 +83,7 @@ class Settings(FunctionSettings):
             checkpoint stays; "warn": it is said, and the run goes on.
         cut: numbers of the layers that begin a stage, but for the first; empty: the model is not
             cut. `workers` are stages times replicas then, whichever is given.
-        replicas: functions of each stage.
+        replicas: functions of each stage: one number for all, or each stage's.
         schedule: order of the micro-batches, `fill-drain` or `1f1b`.
         stage_memory_mib: memory of each stage's functions; empty: `memory_mib`.
         each_memory_mib: memory of each worker's function; empty: `memory_mib`. `workers` are as
@@ -116,7 +118,7 @@ class Settings(FunctionSettings):
     micro_batches: int | None = None
     on_nan: str = STOP_ON_NAN
     cut: tuple[int, ...] = ()
-    replicas: int | None = None
+    replicas: Replicas | None = None
     schedule: str = DEFAULT_SCHEDULE
     stage_memory_mib: tuple[int, ...] = ()
     each_memory_mib: tuple[int, ...] = ()
@@ -132,6 +134,8 @@ class Settings(FunctionSettings):
         lists = ("cut", "stage_memory_mib", "log", "each_memory_mib", "shares")
         for name in lists:  # by way of JSON
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        if isinstance(self.replicas, list):
+            object.__setattr__(self, "replicas", tuple(self.replicas))
         if self.cut:
             self._check_cut()
         else:
@@ -187,9 +191,15 @@ class Settings(FunctionSettings):
         return len(self.cut) + 1
 
     @property
+    def layout(self) -> Layout:
+        """Which worker is which replica of which stage."""
+        return Layout(self.stages, self.replicas or self.workers)
+
+    @property
     def members(self) -> int:
-        """Workers that hold the same parameters, and sum their gradients."""
-        return self.workers // self.stages
+        """Workers that hold the same parameters, and sum their gradients; of the stage that has
+        the most of them."""
+        return max(self.layout.each)
 
     @property
     def leaves(self) -> int:
@@ -227,7 +237,7 @@ class Settings(FunctionSettings):
 
     def stage_of(self, rank: int) -> int:
         """The worker's stage."""
-        return rank // self.members
+        return self.layout.stage_rank(rank).stage
 
     def lags(self, rank: int) -> bool:
         """Whether the worker takes each step's sum a step later than those that sum."""

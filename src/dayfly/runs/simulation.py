@@ -249,7 +249,7 @@ def simulate(
     plan: Plan | str | Path,
     *,
     workers: int | None = None,
-    replicas: int | None = None,
+    replicas: int | tuple[int, ...] | None = None,
     lifetime_s: float | None = None,
     checkpoint_every_s: float | None = None,
     epochs: int | None = None,
@@ -264,7 +264,7 @@ def simulate(
     Args:
         plan: what `dayfly.predict` returned, or the file of a plan.
         workers: functions at once, in place of the plan's.
-        replicas: functions of a stage, in place of the plan's.
+        replicas: functions of a stage, one number for all or each stage's, in place of the plan's.
         lifetime_s: a function's life, in place of the plan's.
         checkpoint_every_s: longest time between run checkpoints, in place of the plan's.
         epochs: passes over the data, in place of the plan's.

@@ -7,17 +7,20 @@ from itertools import pairwise
 
 from dayfly.errors import RequestError
 
+#: Of each stage, or one number for all.
+Replicas = int | tuple[int, ...]
 #: The faster one where transfers take time; the other takes less memory (see `wire.pipelines`).
 DEFAULT_SCHEDULE = "fill-drain"
 
 
-def workforce(cut: Sequence[int], workers: int, replicas: int | None) -> tuple[int, int]:
+def workforce(cut: Sequence[int], workers: int, replicas: Replicas | None) -> tuple[int, Replicas]:
     """Returns the workers of a model in stages, and the replicas of each stage.
 
     Args:
         cut: first layer of each stage but the first.
         workers: all of them; 1: not given.
-        replicas: of each stage; None: not given.
+        replicas: of each stage, or one number for all, which a list of equal ones becomes; None:
+            not given.
 
     Raises:
         RequestError: a cut that no model can have, or numbers that do not fit.
@@ -26,9 +29,18 @@ def workforce(cut: Sequence[int], workers: int, replicas: int | None) -> tuple[i
         raise RequestError(
             f"--cut {_listed(cut)}: give ascending numbers of layers from 1, such as 4,9"
         )
+    stages = len(cut) + 1
+    if isinstance(replicas, Sequence):
+        text = f"--replicas {_listed(replicas)}"
+        if len(replicas) != stages:
+            raise RequestError(
+                f"{text}: --cut makes {stages} stages, so give {stages} numbers, or one for all"
+            )
+        if len(set(replicas)) > 1:
+            return _each(text, workers, tuple(replicas))
+        replicas = replicas[0]
     if replicas is not None and replicas < 1:
         raise RequestError(f"--replicas {replicas}: give a number from 1")
-    stages = len(cut) + 1
     if workers == 1:
         workers = stages * (replicas or 1)
     each, left = divmod(workers, stages)
@@ -39,6 +51,14 @@ def workforce(cut: Sequence[int], workers: int, replicas: int | None) -> tuple[i
             "give --replicas"
         )
     return workers, each
+
+
+def _each(text: str, workers: int, replicas: tuple[int, ...]) -> tuple[int, Replicas]:
+    if min(replicas) < 1:
+        raise RequestError(f"{text}: give numbers from 1")
+    if workers not in (1, sum(replicas)):
+        raise RequestError(f"--workers {workers}: {text} are {sum(replicas)}: leave --workers out")
+    return sum(replicas), replicas
 
 
 def check_stage_memory(sizes: Sequence[int], stages: int, memory_mib: int | None) -> None:
@@ -56,7 +76,7 @@ def check_stage_memory(sizes: Sequence[int], stages: int, memory_mib: int | None
         raise RequestError("--memory and --stage-memory: give one of them")
 
 
-def check_uncut(replicas: int | None, schedule: str, sizes: Sequence[int]) -> None:
+def check_uncut(replicas: Replicas | None, schedule: str, sizes: Sequence[int]) -> None:
     """Raise RequestError for what only a model in stages has."""
     given = {
         "--replicas": replicas is not None,

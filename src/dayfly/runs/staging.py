@@ -1,9 +1,9 @@
 """A job's model in stages: tried before anything starts, and cut anew when a run goes on.
 
-bytes of a step       R = 1                      R > 1
-between stages        kept, for one that dies    dropped once the step's sums are read
-sums of gradients     none                       kept
-a validation's        dropped, round by round    the same
+bytes of a step       of a stage with one replica    with several
+what comes in         kept, for one that dies        dropped once the step's sums are read
+sums of gradients     none                           kept
+a validation's        dropped, round by round        the same
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from dayfly.training.sources import open_sources
 from dayfly.training.stages.layers import build_stage
 from dayfly.training.stages.probe import check_stages
 from dayfly.training.state import Tensors, model_tensors
+from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.stores.base import Store
 
 #: In the tree of a run's checkpoint: in which stages it is.
@@ -90,7 +91,7 @@ def staged(
     forms = check_stages(job, model, settings.cut, samples, settings.precision)
     line = Pipelining(
         cut=settings.cut,
-        replicas=settings.members,
+        replicas=settings.replicas or 1,
         micro_batches=settings.micro_batches_of_worker(job.accumulate),
         virtual_workers=settings.virtual_workers,
         schedule=settings.schedule,
@@ -115,29 +116,41 @@ def step_bytes(line: Pipelining, batch_size: int, flat_bytes: Sequence[int]) -> 
     Args:
         flat_bytes: of each stage, what its replicas sum.
     """
-    micros = line.passing(batch_size, line.replicas - 1)
-    ahead = [[form.nbytes(one.samples) for one in micros] for form in line.forms]
-    back = [[form.gradient_nbytes(one.samples) for one in micros] for form in line.forms]
-    summed = [nbytes if line.replicas > 1 else 0 for nbytes in flat_bytes]
-    terms = terms_of(line.replicas, line.virtual_workers)
-    sent = [
-        sum(forward) + sum(backward) + sums * max(terms)
-        for forward, backward, sums in zip((*ahead, ()), ((), *back), summed, strict=True)
-    ]
-    sizes = [nbytes for message in (*ahead, *back) for nbytes in message]
-    between = line.replicas * sum(sizes)
+    layout, flow, last = line.layout, line.flow, line.layout.stages - 1
+    sent, sizes, kept, dropped, brought, summed = [], [], 0, 0, 0, 0
+    for stage, nbytes in enumerate(flat_bytes):
+        replicas = layout.replicas_of(stage)
+        # The last replica's share is the largest.
+        micros = flow.passing(batch_size, StageRank(stage, replicas - 1)).micros
+        own = [
+            *(line.forms[stage].nbytes(one.samples) for one in micros if stage < last),
+            *(line.forms[stage - 1].gradient_nbytes(one.samples) for one in micros if stage),
+        ]
+        terms = terms_of(replicas, line.virtual_workers)
+        sums = nbytes if replicas > 1 else 0
+        sent.append(sum(own) + sums * max(terms))
+        brought += -(-(replicas - 1) * sums * sum(terms) // replicas)
+        kept, summed = kept + sums, max(summed, sums)
+        sizes += own * replicas
+        coming = replicas * sum(
+            (line.forms[stage - 1].nbytes(one.samples) if stage else 0)
+            + (line.forms[stage].gradient_nbytes(one.samples) if stage < last else 0)
+            for one in micros
+        )
+        if replicas > 1:
+            dropped += coming
+        else:
+            kept += coming
     # A reader may drop a step's messages, or those of a validation's round, only when the next
     # one's are under way already.
     validated = sum(form.nbytes(block_samples(batch_size)) for form in line.forms)
-    validating = 2 * line.replicas * line.micro_batches * validated
-    brought = -(-(line.replicas - 1) * sum(summed) * sum(terms) // line.replicas)
-    training = 2 * between + brought
+    validating = 2 * flow.total * validated
     return RoundBytes(
         sent=max(sent),
-        kept=between if line.replicas == 1 else sum(summed),
-        passing=validating if line.replicas == 1 else max(training, between + validating),
-        summed=max(summed),
-        between=line.replicas * len(sizes),
+        kept=kept,
+        passing=max(2 * dropped + brought, dropped + validating),
+        summed=summed,
+        between=len(sizes),
         largest=max(sizes, default=0),
     )
 

@@ -150,10 +150,8 @@ class StepTask(FunctionTask):
         is cut, and which of the replicas."""
         if self.pipelining is None:
             return Writer(self.stage_rank.replica, self.world_size)
-        layout = self.pipelining.layout
-        return Writer(
-            self.stage_rank.replica, layout.replicas, self.stage_rank.stage, layout.stages
-        )
+        layout, own = self.pipelining.layout, self.stage_rank
+        return Writer(own.replica, layout.replicas_of(own.stage), own.stage, layout.stages)
 
     @property
     def holds(self) -> str:

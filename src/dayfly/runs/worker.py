@@ -148,16 +148,20 @@ class Worker:
         self._progress = Progress.load(tree["progress"])
         self._epochs = Epochs.of(task.samples, job, task.steps, task.batches)
         self._rounds = Rounds(self._epochs, task.k)
-        part, leaves, decoders = self._part_of, task.virtual_workers, job.num_workers
+        pieces, leaves = task.pieces, task.virtual_workers
+        order: tuple[int, ...] = ()
+        if line is not None and (shared := line.flow.shared) is not None:
+            pieces, leaves, order = 1, shared, line.flow.order(task.stage_rank)
         self._slices = Slices(
             train,
             self._epochs,
-            *part.share,
-            task.pieces,
+            *self._part_of.share,
+            pieces,
             leaves,
+            order=order,
             weights=task.shares,
             end=task.steps,
-            decoders=decoders,
+            decoders=job.num_workers,
         )
         self._keeping = Keeping(
             task,

@@ -1,18 +1,18 @@
 """Training methods: a protocol with those of its settings that change what a sample teaches.
 
-    bsp   hap:2   local-sgd:8   local-sgd:epoch+int8   nesterov:20+topk:0.01   bsp+int8
-    ----- ------- ------------- ---------------------- -----------------------
-    |     |       k steps between two averages         an outer optimizer stands for local-sgd with
-    |     aggregators, of a protocol with staleness    it; what follows each + is a compression, an
-    --sync alone                                       outer optimizer, outer-lr= or outer-momentum=
+    bsp    bsp+int8    hap:2    local-sgd:8    local-sgd:epoch    nesterov:20+topk:0.01
+
+    NAME        the protocol, as `--sync`; or an outer optimizer, which stands for local-sgd with it
+    :N          steps between two averages, or epoch; of a protocol with staleness: aggregators
+    +SETTING    a compression, an outer optimizer, outer-lr=, outer-momentum=, fragments=, overlap=
 
 With `@` and a number behind it, it is the method at that global batch size: `nesterov:20@512`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from dayfly.errors import RequestError
@@ -20,7 +20,16 @@ from dayfly.specs.compression import compression
 from dayfly.specs.outer import AVERAGE, MOMENTUM, NESTEROV, OF_JOB, Outer
 from dayfly.specs.outer import refuses as refuses_outer
 from dayfly.specs.protocols import PROTOCOLS, ProtocolDescription
+from dayfly.specs.streaming import Streaming
+from dayfly.specs.streaming import refuses as refuses_streaming
 
+#: Settings that are numbers, as names have them.
+_NUMBERS: Mapping[str, Callable[[str], float]] = {
+    "outer-lr": float,
+    "outer-momentum": float,
+    "fragments": int,
+    "overlap": int,
+}
 #: Steps of a round that are an epoch's.
 EPOCH = "epoch"
 _FORM = "give a protocol such as bsp, hap:1, local-sgd:8 or nesterov:20, with +int8 or another "
@@ -37,8 +46,11 @@ class Method:
         outer: the outer optimizer, as `--outer`; None: none.
         outer_lr: its learning rate; None: the usual one.
         outer_momentum: its momentum; None: the usual one.
-        aggregators: workers that sum, of a protocol with staleness; None: of one without.
+        aggregators: workers that sum, of a protocol with staleness; None: of one without, or a
+            planner chooses how many.
         compress: as `--compress`.
+        fragments: in which outer gradients are streamed, as `--fragments`; None: they are not.
+        overlap: inner steps beside which a fragment travels; None: the usual ones, if they are.
     """
 
     sync: str = "bsp"
@@ -48,6 +60,8 @@ class Method:
     outer_momentum: float | None = None
     aggregators: int | None = None
     compress: str = "none"
+    fragments: int | None = None
+    overlap: int | None = None
 
     def __post_init__(self) -> None:
         usual = Outer()
@@ -63,22 +77,20 @@ class Method:
         compression(self.compress)
         refused = (
             refuses_outer(self.outer, self.outer_lr, self.outer_momentum)
+            or refuses_streaming(self.fragments, self.overlap, self.k)
             or PROTOCOLS[self.sync].refuses_outer(self.outer)
             or self.protocol.refuses(k=self.k, compress=self.compress, cut=False)
         )
         if refused is not None:
             raise RequestError(refused)
-        if self.protocol.staleness and self.aggregators is None:
-            raise RequestError(
-                f"{self.sync} needs the number of workers that sum: give {self.sync}:1, for example"
-            )
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, *, planned: bool = False) -> Self:
         """Returns the method of a name such as `nesterov:20+int8`.
 
         Args:
             text: as above, without a batch size.
+            planned: a planner may choose the number of aggregators, which the name leaves out.
 
         Raises:
             RequestError: it names no method, or its settings do not go together.
@@ -97,16 +109,22 @@ class Method:
             found["aggregators" if PROTOCOLS[found["sync"]].staleness else "k"] = value
         for one in more:
             name, equals, value = one.partition("=")
-            if equals and name in ("outer-lr", "outer-momentum"):
-                found[name.replace("-", "_")] = _number(text, value)
+            if equals and name in _NUMBERS:
+                found[name.replace("-", "_")] = _number(text, value, _NUMBERS[name])
             elif one in (AVERAGE, NESTEROV, MOMENTUM, OF_JOB):
                 found["outer"] = one
             else:
                 found["compress"] = one
         try:
-            return cls(**found)
+            method = cls(**found)
         except RequestError as refusal:
             raise RequestError(f"{text!r}: {refusal}") from None
+        if method.leaves_open and not planned:
+            raise RequestError(
+                f"{text!r}: {method.sync} needs the number of workers that sum: give "
+                f"{method.sync}:1, for example"
+            )
+        return method
 
     @classmethod
     def of(cls, settings: Any) -> Self:
@@ -126,12 +144,19 @@ class Method:
             outer_momentum=settings.outer_momentum,
             aggregators=settings.aggregators if protocol.staleness else None,
             compress="none" if alone else settings.compress,
+            fragments=settings.fragments,
+            overlap=settings.overlap,
         )
 
     @property
     def protocol(self) -> ProtocolDescription:
         """Its description."""
-        return PROTOCOLS[self.sync].by(self.outer)
+        return PROTOCOLS[self.sync].by(self.outer, self.streaming)
+
+    @property
+    def streaming(self) -> Streaming | None:
+        """How outer gradients are streamed; None: they are exchanged at a round's end."""
+        return Streaming.of(self.fragments, self.overlap)
 
     @property
     def round_steps(self) -> int | None:
@@ -142,10 +167,24 @@ class Method:
     def settings(self) -> Mapping[str, Any]:
         """The settings of a run that are not the usual ones, by their names in `Settings`."""
         usual = Method()
-        names = ("sync", "k", "outer", "outer_lr", "outer_momentum", "aggregators", "compress")
         return {
-            name: value for name in names if (value := getattr(self, name)) != getattr(usual, name)
+            one.name: value
+            for one in fields(self)
+            if (value := getattr(self, one.name)) != getattr(usual, one.name)
         }
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether a planner chooses the number of aggregators."""
+        return self.protocol.staleness > 0 and self.aggregators is None
+
+    def allows(self, other: Method) -> bool:
+        """Whether another is this one, or has what this one leaves open.
+
+        Args:
+            other: a method.
+        """
+        return other == (replace(self, aggregators=other.aggregators) if self.leaves_open else self)
 
     @property
     def is_plain(self) -> bool:
@@ -159,9 +198,9 @@ class Method:
         said += "" if number is None else f":{number}"
         if self.outer is not None and not named:
             said += f"+{self.outer}"
-        for name in ("lr", "momentum"):
-            if (value := getattr(self, f"outer_{name}")) is not None:
-                said += f"+outer-{name}={value:g}"
+        for name in _NUMBERS:
+            if (value := getattr(self, name.replace("-", "_"))) is not None:
+                said += f"+{name}={value:g}"
         return said + ("" if self.compress == "none" else f"+{self.compress}")
 
 
@@ -188,8 +227,8 @@ def method_and_batch(text: str, usual: Method = BSP) -> tuple[Method, int | None
     return method, int(batch)
 
 
-def _number(text: str, value: str) -> float:
+def _number(text: str, value: str, kind: Callable[[str], float]) -> float:
     try:
-        return float(value)
+        return kind(value)
     except ValueError:
-        raise RequestError(f"{text!r}: {value!r} is no number: {_FORM}") from None
+        raise RequestError(f"{text!r}: {value!r} is no such number: {_FORM}") from None

@@ -50,6 +50,7 @@ class Slices:
             there is no end.
         virtual_workers: leaves of a batch, of which a rank has some in a row; None: there are as
             many as ranks. leaves: the rank's.
+        order: the rank's leaves as they are asked for in a step; empty: as they are numbered.
         weights: of the ranks' slices; empty: they are of one size (see `batches.share`).
         decoders: processes that make the batches, ahead of use; 0: the caller does, but for
             samples of a Dataset that are read while it waits (see `read_ahead`).
@@ -64,6 +65,7 @@ class Slices:
         pieces: int,
         virtual_workers: int | None = None,
         *,
+        order: tuple[int, ...] = (),
         weights: tuple[int, ...] = (),
         block_bytes: int = BLOCK_BYTES,
         end: int | None = None,
@@ -75,6 +77,8 @@ class Slices:
         self._of = virtual_workers or world_size
         self._weights = weights
         self.leaves = leaves_of(rank, world_size, self._of)
+        self._order = order or tuple(self.leaves)
+        self._turn = {leaf: turn for turn, leaf in enumerate(self._order)}
         self._pieces = pieces
         self._decoders: Decoders | ReadAhead | None = None
         if decoders:
@@ -112,8 +116,9 @@ class Slices:
                 if self._decoders is None:
                     samples = self.source.batch(block.fetched, block.indices, within, epoch)
                 else:
-                    self._ask((step, leaf, number), self._decoders)
-                    samples = self._decoders.take((step, leaf, number))
+                    key = step, self._turn[leaf], number
+                    self._ask(key, self._decoders)
+                    samples = self._decoders.take(key)
                 # A leaf's last piece has a sample, if any piece has (see `share`).
                 yield Piece(number, len(within), samples, last=number == self._pieces - 1)
 
@@ -131,26 +136,26 @@ class Slices:
         """Have a piece decoded, and those after it, as far as their samples are here.
 
         Args:
-            key: step, leaf and number of the piece.
+            key: step, the leaf's turn in it, and number of the piece.
             decoders: make it.
         """
         decoders.forget(key)
-        step, leaf, number = key
+        step, turn, number = key
         for _ in range(decoders.ahead):
             coming = self._coming.get(self._block(step))
             if coming is None or not coming.done() or coming.exception() is not None:
                 return
             block = coming.result()
-            within = self._within(block, step, leaf, number)
+            within = self._within(block, step, self._order[turn], number)
             if within:
                 indices = block.indices[within.start : within.stop]
                 part = self.source.part(block.fetched, within)
-                decoders.ask((step, leaf, number), part, indices, self._epochs.epoch(step))
+                decoders.ask((step, turn, number), part, indices, self._epochs.epoch(step))
             number += 1
             if number == self._pieces:
-                leaf, number = leaf + 1, 0
-            if leaf == self.leaves.stop:
-                step, leaf = step + 1, self.leaves.start
+                turn, number = turn + 1, 0
+            if turn == len(self._order):
+                step, turn = step + 1, 0
             if step == self._end:
                 return
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dayfly.planning.closed_form import sum_of
+from dayfly.planning.closed_sums import sum_of
 from dayfly.planning.configuration import flat
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.simulation.rounds import LocalSteps

@@ -58,6 +58,8 @@ def billed_s(outcome: Simulated) -> float:
         configuration(4, **PIPELINE),
         configuration(4, schedule="1f1b", **PIPELINE),
         configuration(3, cut=(1, 3), replicas=1, micro_batches=4),
+        configuration(7, cut=(1, 3), replicas=(4, 1, 2), micro_batches=2),
+        configuration(7, cut=(1, 3), replicas=(1, 2, 4), micro_batches=2, schedule="1f1b"),
         configuration(200, collective="k-reduce", aggregators=20),
         configuration(4, collective="k-reduce", aggregators=2, shares=(1, 1, 4, 2)),
         configuration(4, **HAP),
@@ -299,7 +301,7 @@ def test_a_stage_that_recomputes_reads_what_comes_from_both_sides() -> None:
     slow = Transfer(latency_s=Figure.given(0.0), peak_bytes_per_s=Figure.given(1e3))
     asked = configuration(3, cut=(1, 3), replicas=1, micro_batches=4)
     made = made_course(asked, known=profile(sizes=(size(down=slow),)))
-    assert made.recomputes
+    assert made.recomputes_N.all()
     one_s = 1e4 * asked.batch_size / 1e3
     assert made.log_N == pytest.approx([one_s, 2 * one_s, one_s], rel=1e-3)
 

@@ -23,12 +23,11 @@ from typing import cast
 import numpy as np
 
 from dayfly.batches import Batches, share, validations
-from dayfly.catalogue.platform import FunctionPlatform
-from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import by_value
 from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import Array, Ints, nearest
-from dayfly.planning.choose.from_profile import allowed, limited, most_at_once, summed_bytes
+from dayfly.planning.choose.data_parallel_problem import DataParallelPlan, DataParallelProblem
+from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
 from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.sums import SumTable, link_of
@@ -36,90 +35,12 @@ from dayfly.planning.choose.whole_memory import Room
 from dayfly.planning.choose.whole_runs import billed_s, least_run, run_of
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.decline import Decline
-from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.function_times import cut_backward, declined, passed
 from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.lives import pace_of, told_by
-from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.profile import SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.servers import holds
-from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataParallelPlan:
-    """W, M, A, K and mu.
-
-    Attributes:
-        store: what they talk through.
-        has: of a function, beside its memory.
-    """
-
-    workers: int
-    memory_mib: int
-    collective: str
-    aggregators: int | None = None
-    micro_batches: int = 1
-    store: str = ""
-    has: FunctionKind = BY_MEMORY
-
-    def __str__(self) -> str:
-        said = f"{counted(self.workers, 'function')} of {self.memory_mib} MiB{self.has}"
-        if self.micro_batches > 1:
-            said += f", {self.micro_batches} micro-batches"
-        if self.workers == 1:
-            return said
-        k = "" if self.aggregators is None else f" with {counted(self.aggregators, 'aggregator')}"
-        return f"{said}, {self.collective}{k}{f' over {self.store}' if self.store else ''}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataParallelProblem:
-    """What there is to choose among.
-
-    Raises RequestError for what is empty.
-
-    Attributes:
-        profile: of the job, over a store.
-        platform: whose prices.
-        store: whose prices messages have; None: they cost nothing.
-        workers: all W to consider.
-        collectives: all A.
-        micro_batches: all mu.
-        batch_size: of all functions together.
-        vcpus_at_once: so many they have together at most.
-    """
-
-    profile: Profile
-    platform: FunctionPlatform
-    store: StoreFacts | None = None
-    workers: tuple[int, ...]
-    collectives: tuple[str, ...]
-    micro_batches: tuple[int, ...]
-    batch_size: int
-    epochs: int = 1
-    validate_every: int = 1
-    vcpus_at_once: float = math.inf
-
-    def __post_init__(self) -> None:
-        for what in ("workers", "collectives", "micro_batches"):
-            if not getattr(self, what):
-                raise RequestError(f"a choice needs {what.replace('_', '-')}: give one at least")
-        if min((*self.workers, *self.micro_batches, self.batch_size, self.epochs)) < 1:
-            raise RequestError("workers, micro-batches, batch size, epochs: give numbers from 1")
-
-    @property
-    def allowed(self) -> tuple[int, ...]:
-        """All W that have a sample each, rising."""
-        return tuple(one for one in sorted(set(self.workers)) if one <= self.batch_size)
-
-
-def collectives_of(profile: Profile) -> tuple[str, ...]:
-    """Returns the built-in algorithms for a profile's channel; of others no cost is known."""
-    if ChannelModel.of(profile).kind.abilities.sums:
-        return ("push-pull",)
-    own = (name for name in COLLECTIVES.built_in if not COLLECTIVES[name].server)
-    return (*own, K_REDUCE)
 
 
 def plan_data_parallel(problem: DataParallelProblem) -> Front[DataParallelPlan]:
@@ -166,15 +87,17 @@ def least_of(problem: DataParallelProblem) -> tuple[Array, Array]:
     Numbers that a size or the store cannot have are left open. Raises RequestError as
     `all_data_parallel`.
     """
-    summed, every = summed_bytes(problem.profile), np.array(problem.allowed)
+    every = np.array(problem.allowed)
     sizes = allowed(problem.profile, problem.vcpus_at_once)
-    least = [_least(problem, memory_mib, size, every, summed) for memory_mib, size in sizes]
+    least = [_least(problem, memory_mib, size, every) for memory_mib, size in sizes]
     return np.stack([s for s, _ in least]), np.stack([usd for _, usd in least])
 
 
 def _least(
-    p: DataParallelProblem, memory_mib: int, size: SizeProfile, workers: Ints, summed: float
+    p: DataParallelProblem, memory_mib: int, size: SizeProfile, workers: Ints
 ) -> tuple[Array, Array]:
+    # What other methods than bsp send may be next to nothing.
+    summed = p.summed_bytes if p.method.is_plain else 0.0
     found = least_run(p, memory_mib, size, cast("int", workers), summed)
     return cast("tuple[Array, Array]", found)
 
@@ -203,7 +126,7 @@ class _Open:
 
 def _open(p: DataParallelProblem, known: Known | None) -> tuple[list[_Open], bool]:
     """What nothing known beats, and whether it beats anything."""
-    summed = summed_bytes(p.profile)
+    summed = p.summed_bytes
     numbers = [n for n in p.allowed if n == 1 or holds(p.store, (n + 1) * summed)]
     found, beaten = [], False
     for memory_mib, size in allowed(p.profile, p.vcpus_at_once):
@@ -211,7 +134,7 @@ def _open(p: DataParallelProblem, known: Known | None) -> tuple[list[_Open], boo
         every = np.array([one for one in numbers if one <= most], dtype=np.int64)
         if not len(every):
             continue
-        seconds, usd = _least(p, memory_mib, size, every, summed)
+        seconds, usd = _least(p, memory_mib, size, every)
         kept = np.ones(len(every), dtype=bool) if known is None else ~known.beat(seconds, usd)
         beaten = beaten or not kept.all()
         if kept.any():
@@ -253,7 +176,7 @@ def _rows(problem: DataParallelProblem, known: Known | None) -> list[_Rows]:
 
 
 def _sums(p: DataParallelProblem, size: SizeProfile, workers: Sequence[int]) -> SumTable:
-    return SumTable(p.profile, size, p.store, p.collectives, workers, p.batch_size)
+    return SumTable(p, size, workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,23 +227,29 @@ def _made(
         if n
     }
     computed_s = sum(each_s[n] for n in counts if n)
-    pieces = cut_backward(size.backward, max(counts), sums.flat.whole_after)
-    left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
-    whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
-    apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
+    apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
     validated = validations(p.epochs, p.validate_every)
     kind = profile.kind_of(size)
     own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
 
-    reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
-    step_s = reduced_s.max(axis=1) + apply_s
+    if p.method.protocol.averages:
+        # One exchange after another, when all steps of a round are done.
+        reduced_s = computed_s + p.sums_a_step * among.seconds[rows].sum(axis=1)
+    else:
+        pieces = cut_backward(size.backward, max(counts), sums.flat.whole_after)
+        left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
+        whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
+        each_reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
+        reduced_s = each_reduced_s.max(axis=1)
+    step_s = reduced_s + apply_s + p.sums_a_step * size.step_s.value
     step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
     run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
     paid_s = cast("Array", billed_s(p.platform, cast("float", run_s)))
     usd = workers * (paid_s * own_usd + lives * request_usd)
-    usd = usd + (steps * among.step_usd[rows] + validated * among.measured_usd[rows])
+    sums_usd = p.sums_a_step * steps * among.step_usd[rows]
+    usd = usd + (sums_usd + validated * among.measured_usd[rows])
     usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
     if p.store is not None and p.store.rented:
         usd = usd + by_value(p.store.servers_usd, cast("float", run_s))

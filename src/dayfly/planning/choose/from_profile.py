@@ -109,6 +109,7 @@ def stages_problems(
     kind: FunctionKind = BY_MEMORY,
     spare_mib: float = 0.0,
     schedules: Sequence[str] = (FILL_DRAIN,),
+    mixed: bool = False,
 ) -> tuple[Problem, ...]:
     """FuncPipe's problem for each number of micro-batches over a store; Hydrozoa's for each memory
     size over direct links; each once for every schedule.
@@ -122,6 +123,8 @@ def stages_problems(
         kind: one of `kinds_of_sizes`.
         spare_mib: that functions are to have more than the equation says.
         schedules: orders of a step's passes, of `wire.pipelines.orders`.
+        mixed: whether stages over a store may have different numbers of replicas, by fill-drain:
+            by 1F1B how many micro-batches a stage holds then depends on the other stages.
 
     Raises:
         RequestError: for a model that cannot be cut, and without prices or limited memory sizes.
@@ -181,6 +184,7 @@ def stages_problems(
             decline=profile.decline,
             host=profile.host,
             schedule=schedule,
+            mixed=mixed and schedule == FILL_DRAIN,
         )
         for schedule in schedules
         for m in possible

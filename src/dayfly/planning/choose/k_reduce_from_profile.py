@@ -35,6 +35,7 @@ def k_reduce_problem(
     vcpus_at_once: float = math.inf,
     kind: FunctionKind = BY_MEMORY,
     sync: str = "bsp",
+    aggregators: int | None = None,
 ) -> KReduceProblem:
     """FasDL's problem of a job.
 
@@ -44,6 +45,7 @@ def k_reduce_problem(
         vcpus_at_once: of all functions.
         kind: one of `kinds_of_sizes`.
         sync: protocol, by which functions hold more or less: bsp or hap.
+        aggregators: how many; None: any number.
 
     Raises:
         RequestError: without prices, without limited memory sizes, and if the model fits nowhere.
@@ -72,6 +74,7 @@ def k_reduce_problem(
         epochs=profile.epochs,
         sizes=sizes,
         workers=tuple(workers),
+        aggregators=None if aggregators is None else (aggregators,),
         aggregators_samples=batches(least, most_global_samples, rate=rate, step=step),
         most_global_samples=most_global_samples,
         store=store,

@@ -12,20 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dayfly.catalogue.store import StoreFacts
-from dayfly.planning.choose.arrays import Array, on_arrays
-from dayfly.planning.configuration import ITEM_BYTES, Flat, flat
-from dayfly.planning.data_parallel import TAIL, summed_numbers
-from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.choose.arrays import Array, Ints, on_arrays
+from dayfly.planning.configuration import ITEM_BYTES, Flat
+from dayfly.planning.data_parallel import averaged_of, flat_of, summed_numbers
+from dayfly.planning.profile import SizeProfile
+from dayfly.planning.ranks import ChannelModel, travelling_bytes
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, collective
 from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.collectives.virtual_cost import cost_of
+
+if TYPE_CHECKING:
+    from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 
 
 def link_of(size: SizeProfile) -> object:
@@ -62,20 +65,17 @@ class SumTable:
     """All ways to sum over one kind of link, by workers; they do not depend on memory."""
 
     def __init__(
-        self,
-        profile: Profile,
-        size: SizeProfile,
-        store: StoreFacts | None,
-        collectives: Sequence[str],
-        workers: Sequence[int],
-        batch_size: int,
+        self, problem: DataParallelProblem, size: SizeProfile, workers: Sequence[int]
     ) -> None:
-        self.flat: Flat = flat(profile.layers, tail=TAIL, listed=profile.listed)
-        self._store, self._collectives, self._workers = store, collectives, workers
-        means = ChannelModel.of(profile)
+        p, means = problem, ChannelModel.of(problem.profile)
+        self.flat: Flat = flat_of(p.profile, p.configuration(2))
+        self._store, self._collectives, self._workers = p.store, p.collectives, workers
         self._link, self._at_once = means.link(size), means.at_once
-        lengths, self._of_bucket = np.unique(self.flat.buckets, return_inverse=True)
-        measured = np.array([summed_numbers(profile, batch_size)])
+        each = _summed(p, self.flat)
+        self._unique = sorted(set(each))
+        self._of_bucket = np.array([self._unique.index(one) for one in each])
+        lengths = np.array([length for length, _ in self._unique])
+        measured = np.array([summed_numbers(p.profile, p.batch_size)])
         self._lengths = ((lengths, ITEM_BYTES), (measured, 8))
         #: By algorithm and workers: of gradients, and of validations.
         self._costs: dict[tuple[str, int], list[dict[str, Array]]] = {}
@@ -133,7 +133,7 @@ class SumTable:
         assert how.cost is not None, f"{name} states its cost"
         found: dict[int, list[dict[str, Array]]] = {one: [] for one in numbers}
         for lengths, itemsize in self._lengths:
-            cost = how.cost(self._asked(cast("int", n), cast("int", lengths), itemsize))
+            cost = how.cost(self._asked(n, lengths, itemsize))
             shape = len(n), len(lengths)
             for what in _FIGURES:
                 whole = np.broadcast_to(getattr(cost, what), shape)
@@ -147,15 +147,33 @@ class SumTable:
         """Of so many workers."""
         how, found = collective(name, None, workers), []
         for lengths, itemsize in self._lengths:
-            asked = [self._asked(workers, length, itemsize) for length in lengths.tolist()]
+            asked = [
+                self._asked(workers, length, itemsize, at)
+                for at, length in enumerate(lengths.tolist())
+            ]
             each = [cost_of(name, how, one) for one in asked]
             found.append(
                 {what: np.array([[getattr(one, what) for one in each]]) for what in _FIGURES}
             )
         return {workers: found}
 
-    def _asked(self, members: int, length: int, itemsize: int) -> AllReduce:
-        return AllReduce(members=members, length=length, link=self._link, itemsize=itemsize)
+    def _asked(
+        self, members: Ints | int, lengths: Ints | int, itemsize: int, at: int | None = None
+    ) -> AllReduce:
+        """Of many at once, or of the one number `at`."""
+        travel = {}
+        if itemsize == ITEM_BYTES and any(codec != "none" for _, codec in self._unique):
+            among = self._unique if at is None else [self._unique[at]]
+            for name, total in (("travelling_bytes", False), ("sum_bytes", True)):
+                found = _travelling(members, among, total)
+                travel[name] = found if at is None else int(found[0, 0])
+        return AllReduce(
+            members=cast("int", members),
+            length=cast("int", lengths),
+            link=self._link,
+            itemsize=itemsize,
+            **travel,  # type: ignore[arg-type]
+        )
 
     def _usd(self, costs: Mapping[str, Array]) -> Array:
         """The store's, of each row's sums together."""
@@ -167,6 +185,27 @@ class SumTable:
             return np.zeros(len(puts))
         asked = on_arrays(store.puts_usd)(puts, up) + on_arrays(store.gets_usd)(gets, down)
         return asked + on_arrays(store.transfer_usd)(up, down)
+
+
+def _summed(p: DataParallelProblem, buffer: Flat) -> list[tuple[int, str]]:
+    """Elements and codec of what is summed at once: the buckets of a step, or a round's exchanges,
+    of two workers or more."""
+    if p.method.protocol.averages:
+        return list(averaged_of(p.profile, p.configuration(2)))
+    codecs = [p.method.compress] * (len(buffer.buckets) - 1)
+    return list(zip(buffer.buckets, [*codecs, "none"], strict=True))
+
+
+def _travelling(
+    members: Ints | int, among: Sequence[tuple[int, str]], total: bool
+) -> NDArray[np.int64]:
+    """Bytes of each on their way, (rows, lengths)."""
+    n, row = np.unique(members, return_inverse=True)
+    by_members = [
+        [travelling_bytes(codec, one, length, total) for length, codec in among]
+        for one in n.tolist()
+    ]
+    return np.array(by_members, dtype=np.int64)[row.ravel()]
 
 
 #: Rows of which costs are found together.

@@ -16,7 +16,7 @@ from dayfly.planning.memory import Peak, gpu_peak_mib, peak_of
 from dayfly.planning.profile import SizeProfile
 
 if TYPE_CHECKING:
-    from dayfly.planning.choose.data_parallel import DataParallelProblem
+    from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 
 #: More micro-batches than there are.
 _NONE = np.iinfo(np.int64).max
@@ -67,11 +67,10 @@ class Room:
 
     def _held(self, workers: int, micro_batches: int) -> Configuration:
         p = self._problem
-        return Configuration(
-            workers=workers,
+        return p.configuration(
+            workers,
             replicas=workers,
             memory_mib=(self._first_mib,),
-            batch_size=p.batch_size,
             micro_batches=micro_batches,
             lifetime_s=p.platform.lifetime_max_s,
         )

@@ -37,7 +37,7 @@ from dayfly.planning.profile import NOTHING, Affine, Profile, SizeProfile
 from dayfly.planning.ranks import channel_of
 
 if TYPE_CHECKING:
-    from dayfly.planning.choose.data_parallel import DataParallelProblem
+    from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 
 
 def run_of(
@@ -139,7 +139,8 @@ def least_run(
     before_s = size.data(mine) + _in_one(size.forward)(mine)
     summed_s = least_sum_s(profile, size, workers, summed_bytes)
     computed_s = before_s + most(_in_one(size.backward)(mine), summed_s)
-    apply_s = size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
+    apply_s = size.apply(sum(layer.trained for layer in profile.layers))
+    apply_s += p.sums_a_step * size.step_s.value
     run_s, lives = run_of(p, size, workers, computed_s + apply_s, 0.0)
     kind = profile.kind_of(size)
     usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
@@ -173,8 +174,12 @@ def cut_run_s(profile: Profile, c: Configuration, stepping_s: float) -> float:
         passes_s.append(
             passed(stage_size(profile, c, stage).forward[mine.start : mine.stop], block)
         )
-    each = -(-profile.validation_samples // max(1, block * c.replicas))
-    validation_s = sum(passes_s) + max(0, each - 1) * max(passes_s)
+    blocks = -(-profile.validation_samples // max(1, block))
+    more_s = (
+        (-(-blocks // replicas) - 1) * pass_s
+        for replicas, pass_s in zip(c.layout.each, passes_s, strict=True)
+    )
+    validation_s = sum(passes_s) + max(0.0, *more_s)
     training_s = stepping_s + validations(c.epochs, c.validate_every) * validation_s
     room_s = math.inf if c.lifetime_s is None else c.lifetime_s - start_s - ending_s
     return training_s + max(1, math.ceil(training_s / max(room_s, 1.0))) * (start_s + ending_s)

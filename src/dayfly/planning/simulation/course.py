@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from dayfly.batches import Batches, micro_batches, validates
+from dayfly.batches import Batches, validates
 from dayfly.batches import Rounds as RoundsOfSteps
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged
@@ -38,8 +38,8 @@ from dayfly.planning.renewal import renews
 from dayfly.planning.simulation.hybrid import Hybrid, RoleSums
 from dayfly.planning.simulation.passes import Passes, data_s, kinds_of
 from dayfly.planning.simulation.rounds import Bucket, LocalSteps, Rounds, Work, shares
-from dayfly.planning.simulation.scenario import Floats, Ints, Scenario
-from dayfly.planning.simulation.staged import Staged, Stages
+from dayfly.planning.simulation.scenario import Floats, Scenario
+from dayfly.planning.simulation.staged import Lane, Staged, Stages, lanes_of
 from dayfly.planning.simulation.synchronous import Synchronous
 from dayfly.planning.simulation.turns import Course, TrafficRows, Turn
 from dayfly.specs.pace import LOOK_FOR_STOP_S
@@ -97,7 +97,7 @@ class _Builder:
         c = self._c = configuration
         self._profile = profile
         self._means = ChannelModel.of(profile)
-        self._members = c.members
+        self._each = [c.members_of(kind) for kind in range(len(c.kinds))]
         self._batches = Batches(profile.samples, c.batch_size)
         self._rounds = RoundsOfSteps(self._batches, c.round_steps)
         self._sizes = [stage_size(profile, c, kind) for kind in range(len(c.kinds))]
@@ -114,7 +114,7 @@ class _Builder:
 
     def course(self, *, replays: bool, hears_s: float | None) -> Course:
         c, sizes, kinds = self._c, self._sizes, range(len(self._c.kinds))
-        parts = [self._part_s(kind, self._members) for kind in kinds]
+        parts = [self._part_s(kind, members) for kind, members in enumerate(self._each)]
         return Course(
             workers=c.workers,
             steps=self._batches.steps * c.epochs,
@@ -126,7 +126,8 @@ class _Builder:
             hears_s=hears_s,
             replays=replays and c.workers > 1,
             log_N=self._by_kind([self._log_s(kind) for kind in kinds]),
-            recomputes=self._recomputes,
+            recomputes_N=self._by_kind([self._recomputes(kind) for kind in kinds]) > 0,
+            stage_N=np.repeat(np.arange(c.stages), c.layout.each),
             keeps_within=c.protocol.hands_over_within,
             keep_s=self._part_s(0, 1) if c.protocol.hands_over_within else 0.0,
             part_N=self._by_kind(parts),
@@ -138,10 +139,9 @@ class _Builder:
     def _by_kind(self, values: list[float]) -> Floats:
         return np.array(values, dtype=np.float64)[kinds_of(self._c)]
 
-    @property
-    def _recomputes(self) -> bool:
+    def _recomputes(self, stage: int) -> bool:
         """A stage of one replica sums with nobody, so its inputs alone are in the log."""
-        return (bool(self._c.cut) and self._members == 1) or bool(self._c.protocol.own)
+        return (bool(self._c.cut) and self._each[stage] == 1) or bool(self._c.protocol.own)
 
     def _work(self, stage: int) -> Work:
         layers = stage_layers(self._profile, self._c, stage)
@@ -151,7 +151,7 @@ class _Builder:
         else:
             buffer = data_parallel.flat_of(self._profile, self._c)
         size, c = self._sizes[stage], self._c
-        return Work.of(size, layers, first, buffer, c.compress, c.members)
+        return Work.of(size, layers, first, buffer, c.compress, self._each[stage])
 
     # Rounds.
 
@@ -229,21 +229,18 @@ class _Builder:
             own.append(data_s(size, samples_N) + forward_N + backward_N + beside_s)
         phases: tuple[Phase, ...] = ()
         for length, codec in data_parallel.averaged_of(self._profile, self._c, len(batches)):
-            phases += self._phases(0, Bucket.of(length, codec, self._members), links)
+            phases += self._phases(0, Bucket.of(length, codec, self._each[0]), links)
         return LocalSteps(np.array(own), phases, 0.0, over_s)
 
     def _staged(self, batch: int, links: list[LinkModel], over_s: float) -> Staged:
         c = self._c
-        parts, leaves = np.zeros((c.members, c.micro_batches), np.int64), c.virtual_workers
-        for replica in range(c.members):
-            for one in micro_batches(batch, replica, c.members, c.micro_batches, leaves):
-                parts[replica, one.number] = one.samples
+        lanes = lanes_of(c.layout, c.flow, ORDERS[c.schedule], batch)
         data = self._sizes[0].data
         tail = AllReduce(
             members=c.workers, length=staged.TAIL, itemsize=staged.TAIL_BYTES, link=links[0]
         )
         return Staged(
-            self._stages(parts, links),
+            self._stages(lanes, links),
             [self._sums(stage, links) for stage in range(c.stages)],
             (data.fixed, data.each),
             cost_of(SMALL_SUM[0], collective(*SMALL_SUM, c.workers), tail).seconds,
@@ -251,15 +248,14 @@ class _Builder:
             over_s,
         )
 
-    def _stages(self, samples_RM: Ints, links: list[LinkModel]) -> Stages:
+    def _stages(self, lanes: list[Lane], links: list[LinkModel]) -> Stages:
         c, layers = self._c, self._profile.layers
         return Stages(
             works=self._works,
             links=links,
-            samples_RM=samples_RM,
+            lanes=lanes,
             outputs=[layers[at - 1].output for at in c.cut],
             gradients=[layers[at].gradient for at in c.cut],
-            order=ORDERS[c.schedule],
             chunk_bytes=self._message_bytes,
         )
 
@@ -282,18 +278,18 @@ class _Builder:
 
     def _phases(self, stage: int, one: Bucket, links: list[LinkModel]) -> tuple[Phase, ...]:
         c = self._c
-        how = collective(c.collective, c.aggregators, self._members, c.virtual_workers)
+        how = collective(c.collective, c.aggregators_of(stage), self._each[stage], c.virtual_workers)
         return cost_of(c.collective, how, self._asked(stage, one, links)).phases
 
     def _asked(self, stage: int, one: Bucket, links: list[LinkModel]) -> AllReduce:
         return AllReduce(
-            members=self._members,
+            members=self._each[stage],
             length=one.length,
             link=links[stage],
             travelling_bytes=one.nbytes,
             sum_bytes=one.sum_bytes,
             groups=self._c.stages,
-            first=stage * self._members,
+            first=self._c.layout.rank(stage, 0),
         )
 
     def _sums(self, stage: int, links: list[LinkModel]) -> tuple[tuple[Phase, ...], ...]:
@@ -311,7 +307,7 @@ class _Builder:
 
     def _summed_bytes(self, stage: int) -> float:
         if sums := data_parallel.averaged_of(self._profile, self._c):
-            return sum(Bucket.of(*one, self._members).sum_bytes for one in sums)
+            return sum(Bucket.of(*one, self._each[stage]).sum_bytes for one in sums)
         return sum(bucket.sum_bytes for bucket in self._works[stage].buckets)
 
     def _log_s(self, stage: int) -> float:
@@ -323,9 +319,9 @@ class _Builder:
             data_N = data_s(self._sizes[stage], samples_N)
             passes_N = sum(work.computing_s(samples_N, c.micro_batches), data_N)
             return down_s + self._rounds.longest * (float(passes_N.max()) + work.apply_s)
-        if not self._recomputes:
+        if not self._recomputes(stage):
             return down_s + work.apply_s
-        forward_N, backward_N = work.computing_s(shares(c.batch_size, c.micro_batches), 1)
+        forward_N, backward_N = work.computing_s(shares(c.batch_size, c.flow.most(stage)), 1)
         layers, inputs = self._profile.layers, 0.0
         if stage:
             inputs += layers[c.cut[stage - 1] - 1].output * c.batch_size
@@ -338,7 +334,7 @@ class _Builder:
         """Puts, gets, bytes up and down of a round that is taken from the log."""
         rows = np.zeros((self._c.workers, 4), dtype=np.int64)
         for kind, ranks in enumerate(self._c.kinds):
-            rows[list(ranks), 1] = self._members
+            rows[list(ranks), 1] = self._each[kind]
             rows[list(ranks), 3] = round(self._summed_bytes(kind))
         return rows
 

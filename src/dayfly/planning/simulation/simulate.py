@@ -228,7 +228,7 @@ class _Run:
             self._telling.started(one)
             able_s = float(fleet.able_s[rank])
             log_s = behind * float(course.log_N[rank])
-            if course.recomputes:
+            if course.recomputes_N[rank]:
                 self._redone += behind * turn.rounds.steps
             self._moved[rank] += behind * course.log_moved[rank]
             if behind:
@@ -248,8 +248,8 @@ class _Run:
                         self._redone += 1
             if at_s >= float(taken.computed_N[rank]):
                 # Its contributions are there, and what its peers have made of them.
-                summing_s = [row[0].began_s for row in taken.windows if row]
-                began_s = summing_s[rank * len(summing_s) // course.workers] if summing_s else at_s
+                row = taken.windows[course.stage_N[rank]] if taken.windows else ()
+                began_s = row[0].began_s if row else at_s
                 again.credit_N[rank] = max(0.0, at_s - began_s)
             again.began_N[rank] = able_s + log_s
 

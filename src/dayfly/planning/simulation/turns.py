@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dayfly.planning.simulation.rounds import Rounds
 from dayfly.planning.simulation.scenario import Floats, Ints
@@ -50,7 +51,9 @@ class Course:
             warm before lifetimes end.
         replays: a worker that starts again catches up alone.
         log_N: seconds in which it takes a round from the log.
-        recomputes: as the log has its inputs alone, or it has state of its own.
+        recomputes_N: whether it does by computing, as the log has its inputs alone, or it has
+            state of its own.
+        stage_N: of each worker.
         keeps_within: local SGD's workers keep their own state within a round.
         keep_s: how long that takes.
         part_N: to write a share of a checkpoint.
@@ -67,7 +70,8 @@ class Course:
     hears_s: float | None
     replays: bool
     log_N: Floats
-    recomputes: bool
+    recomputes_N: NDArray[np.bool_]
+    stage_N: Ints
     keeps_within: bool
     keep_s: float
     part_N: Floats

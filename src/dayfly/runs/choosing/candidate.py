@@ -12,10 +12,12 @@ from dayfly.planning.choose.arrays import Array, on_arrays
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.whole_runs import at_place, billed_s, cut_run_s
+from dayfly.planning.efficiency import Efficiency
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec, configuration, profile_settings
 from dayfly.runs.settings import Settings
+from dayfly.specs.methods import BSP, Method
 
 if TYPE_CHECKING:
     from dayfly.planning.choose.k_reduce_problem import KReducePlan
@@ -34,6 +36,7 @@ class Candidate:
         settings: of a run.
         wanted: of the job.
         limits: as `Point`'s.
+        efficiency: samples that it takes, relative to bsp's; None: nobody asked.
     """
 
     target: Target
@@ -45,6 +48,14 @@ class Candidate:
     settings: Settings
     wanted: JobSpec
     limits: tuple[str, ...] = ()
+    efficiency: Efficiency | None = field(default=None, compare=False)
+
+    @property
+    def samples(self) -> str:
+        """How many samples it takes, after a comma; empty: it learns as the job says, by bsp."""
+        one = self.efficiency
+        usual = one is None or not learning(self.target, self.settings, self.wanted)
+        return "" if usual or one is None else f", {one.short} samples"
 
     def __str__(self) -> str:
         return f"{self.words} on {self.target.platform.name}"
@@ -113,16 +124,16 @@ def k_reduce_settings(plan: KReducePlan, sync: str = "bsp") -> dict[str, Any]:
 
 
 def pipeline_settings(plan: PipelinePlan) -> dict[str, Any]:
-    """Of a run; all of its stages have as many replicas."""
-    degree = plan.degree
-    assert degree is not None, "stages of one run have as many replicas each"
-    own: dict[str, Any] = {"micro_batches": plan.micro_batches // degree}
+    """Of a run."""
+    most = max(plan.replicas)
+    own: dict[str, Any] = {"micro_batches": plan.micro_batches // most}
     if plan.starts:
-        own |= {"cut": plan.starts, "replicas": degree, "stage_memory_mib": plan.memory_mib}
+        replicas = plan.replicas if plan.degree is None else plan.degree
+        own |= {"cut": plan.starts, "replicas": replicas, "stage_memory_mib": plan.memory_mib}
         own |= {"schedule": plan.schedule}
     else:
-        own |= {"workers": degree, "memory_mib": plan.memory_mib[0]}
-    return own | ({"collective": plan.collective} if degree > 1 else {})
+        own |= {"workers": most, "memory_mib": plan.memory_mib[0]}
+    return own | ({"collective": plan.collective} if most > 1 else {})
 
 
 def candidate_of(
@@ -135,12 +146,20 @@ def candidate_of(
         kind=kind,
         seconds=point.seconds,
         usd=point.usd,
-        words=f"{point.plan}{_in_words(kind, own)}",
+        words=f"{point.plan}{_in_words(kind, own)}{learning(target, settings, wanted)}",
         own=own,
         settings=settings,
         wanted=wanted.of_workers(settings.members),
         limits=point.limits,
     )
+
+
+def learning(target: Target, settings: Settings, wanted: JobSpec) -> str:
+    """Returns how a run learns, in a few words after a comma; empty: as the job says, by bsp."""
+    method = Method.of(settings)
+    other = (wanted.batch_per_worker or wanted.batch_size) != target.profile.batch_size
+    batch = f", batch {wanted.batch_size}" if other else ""
+    return f"{'' if method == BSP else f', {method}'}{batch}"
 
 
 def _in_words(kind: str, own: Mapping[str, Any]) -> str:

@@ -93,13 +93,14 @@ def proposed(
     found: list[Candidate] = []
     refused: dict[str, str] = {}
     gap = 0.0
-    if asked.lags:
+    if asked.method.protocol.staleness:
         return _hybrid(target, asked, wanted)
     try:
         found += _data_parallel(target, asked, wanted, known)
     except RequestError as refusal:
         refused[DATA_PARALLEL] = str(refusal)
-    if target.sums:
+    if target.sums or not asked.method.is_plain:
+        # A cut model sums the gradients of every step, and so does FasDL's problem.
         return Proposed(tuple(found), gap, refused)
     if asked.most_batch_size is not None:
         try:
@@ -116,8 +117,12 @@ def proposed(
 
 def _hybrid(target: Target, asked: PlanQuery, wanted: JobSpec) -> Proposed:
     """Plans of hap alone: FasDL's problem is the one that has them."""
+    method, why = asked.method, ""
     if target.sums:
-        why = "its servers sum, and hap has workers that do: leave out --sync hap there"
+        why = f"its servers sum, and {method.sync} has workers that do: leave out {method} there"
+    elif method.compress != "none":
+        why = f"{method} is predicted, and not searched: FasDL's problem knows no --compress"
+    if why:
         return Proposed((), refused={K_REDUCE: why})
     if asked.most_batch_size is None:
         asked = replace(asked, most_batch_size=wanted.batch_size)
@@ -174,7 +179,7 @@ def _data_parallel(
         for point in points:
             plan = point.plan
             own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-            own |= plan.has.settings
+            own |= {**plan.has.settings, **asked.method.settings}
             if plan.micro_batches > 1 or wanted.accumulate > 1:
                 own["micro_batches"] = plan.micro_batches
             if plan.workers > 1:
@@ -193,7 +198,7 @@ def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candida
         batch = JobSpec.profiled(
             target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
         )
-        own = k_reduce_settings(plan, asked.sync) | kind.settings
+        own = k_reduce_settings(plan, asked.method.sync) | kind.settings
         made.append(candidate_of(target, K_REDUCE, point, own, batch))
     return made
 
@@ -214,7 +219,8 @@ def _k_reduce_points(
         most_global_samples=min(asked.most_batch_size, target.profile.samples),
         vcpus_at_once=asked.vcpus_of(target.profile),
         kind=kind,
-        sync=asked.sync,
+        sync=asked.method.sync,
+        aggregators=asked.method.aggregators,
     )
     points = plan_k_reduce(problem).points
     return Front.of(at_target(target, point, point.plan.workers) for point in points).points

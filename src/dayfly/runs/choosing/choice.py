@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
@@ -42,6 +43,7 @@ from dayfly.runs.choosing.ranking import (
     ranked,
 )
 from dayfly.runs.choosing.targets import Target
+from dayfly.runs.choosing.variants import variants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,15 +258,28 @@ def choice_of(
     # Plans that another one beats are shown beside the front, where one place is asked about.
     several = len(targets) > 1
     known = KnownPlans(Known(CLOSED_FORM_ERROR), Known(CLOSED_FORM_ERROR)) if several else None
-    found = _proposed(targets, asked, known)
-    candidates = _together([candidate for one in found for candidate in one.candidates])
+    choosing = variants([one.profile for one in targets], asked)
+    found = [
+        one
+        for variant in choosing.asked
+        for one in _proposed(targets, variant, known, len(choosing.asked))
+    ]
+    candidates = _together(
+        [
+            counted
+            for one in found
+            for candidate in one.candidates
+            if (counted := choosing.of(candidate)) is not None
+        ]
+    )
     if known is not None:
         candidates = [one for one in candidates if not beaten(one, known)]
     if asked.ends:
         candidates = [with_settings(one, {**one.own, **asked.ends}) for one in candidates]
+    several_ways = len(choosing.asked) > 1
     notes = [
-        f"{target}, {planner}: {why}"
-        for target, one in zip(targets, found, strict=True)
+        f"{target}, {variant.methods[0] if several_ways else planner}: {why}"
+        for (variant, target), one in zip(product(choosing.asked, targets), found, strict=True)
         for planner, why in one.refused.items()
     ]
     if not candidates:
@@ -277,7 +292,7 @@ def choice_of(
             f"{closed} of the front are predicted by closed forms, as their messages are too many "
             "for the time limit: allow more with --time-limit"
         )
-    notes += asked.sync_words + asked.target_words + least_times(best.front)
+    notes += [*choosing.notes, *asked.target_words, *least_times(best.front)]
     notes += filter(None, (merging_words(target, asked) for target in targets))
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")
@@ -304,15 +319,15 @@ def choice_of(
 
 
 def _proposed(
-    targets: Sequence[Target], asked: PlanQuery, known: KnownPlans | None
+    targets: Sequence[Target], asked: PlanQuery, known: KnownPlans | None, ways: int
 ) -> list[Proposed]:
-    """Of each target, in their order.
+    """Of each target, in their order, for one of so many variants.
 
     What the searches may take is CPU time: a machine that is busy otherwise ends none early.
     """
     found: dict[int, Proposed] = {}
     order = in_order(targets, asked) if known is not None else range(len(targets))
-    until = time.process_time() + _SEARCHING * asked.time_limit_s
+    until = time.process_time() + _SEARCHING * asked.time_limit_s / ways
     for number, at in enumerate(order):
         # Those to come need less: most of them are beaten by what is known then.
         left_s = max(0.0, until - time.process_time()) / min(2, len(order) - number)

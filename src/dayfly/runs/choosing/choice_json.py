@@ -6,6 +6,7 @@ from typing import Any
 
 from dayfly.dataclass_json import dump
 from dayfly.planning.choose.front import Point
+from dayfly.planning.efficiency import Efficiency
 from dayfly.runs.choosing.choice import Beside, Choice, certainty
 from dayfly.runs.choosing.ranking import Option
 
@@ -31,6 +32,11 @@ def tree(choice: Choice, output: str | None = None) -> dict[str, Any]:
         "epochs_to_target": None if choice.asked.reaching is None else dump(choice.asked.reaching),
         "output": output,
     }
+
+
+def _efficiency(one: Efficiency) -> dict[str, Any]:
+    """Without the curves, which the profile has."""
+    return {name: value for name, value in dump(one).items() if name != "curves"}
 
 
 def _beside(one: Beside) -> dict[str, Any]:
@@ -60,6 +66,7 @@ def _point(choice: Choice, point: Point[Option]) -> dict[str, Any]:
         "platform": one.target.platform.name,
         "store": one.target.profile.channel,
         "needs": one.target.needs(one.settings.workers),
+        "efficiency": None if one.efficiency is None else _efficiency(one.efficiency),
         "sure": one.target.sure,
         "derived": list(one.target.derived),
         "settings": plan.settings,

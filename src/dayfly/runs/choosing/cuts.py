@@ -54,6 +54,7 @@ def cut_problems(
         kind=kind,
         spare_mib=spare_mib,
         schedules=tuple(ORDERS),
+        mixed=True,
     )
     merged = MergedLayers.of(problems[0], asked.merging())
     return merged, tuple(map(merged.merge, problems))

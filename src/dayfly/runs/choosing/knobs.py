@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.data_parallel import collectives_of
+from dayfly.planning.choose.data_parallel_problem import collectives_of
 from dayfly.planning.choose.from_profile import limited
 from dayfly.runs.choosing.candidate import Candidate, with_settings
 from dayfly.runs.choosing.choice import Choice
@@ -29,6 +29,7 @@ from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import MESSAGES_PER_S, Option, fits, predicted
 from dayfly.wire.collectives import K_REDUCE
 from dayfly.wire.pipelines.orders import ORDERS
+from dayfly.wire.pipelines.step import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +85,18 @@ def _changes(
 ) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
     """Setting, its value, another one, and the settings with that."""
     s, own, profile = candidate.settings, dict(candidate.own), candidate.target.profile
-    stages = s.stages if s.cut else 1
     members, what = s.members, "replicas" if s.cut else "workers"
     micro = own.get("micro_batches", 1)
-    for count in (members // 2, 2 * members):
-        if count >= 1 and stages * count <= asked.workers:
-            more = _of_members(own, count)
+    each = s.layout.each
+    for others in (tuple(one // 2 for one in each), tuple(2 * one for one in each)):
+        if min(others) >= 1 and sum(others) <= asked.workers:
+            more = _of_members(own, max(others))
             # The micro-batches of a step stay as many: each replica has its part of them.
             if s.cut:
-                more["micro_batches"] = max(1, micro * members // count)
-            yield what, str(members), str(count), {**more, what: count}
+                more["micro_batches"] = max(1, micro * members // max(others))
+            count = others[0] if s.layout.even else others
+            words = Layout(len(others), others).in_words
+            yield what, s.layout.in_words, words, {**more, what: count}
     vcpus, share = own.get("cpu_cores"), own.get("gpu_share")
     sizes = [size for size, one in limited(profile) if vcpus in (None, one.cpu_cores)]
     sizes = list(dict.fromkeys(sizes))

@@ -11,9 +11,10 @@ from dayfly.planning.choose.front import DELTA, Front, Point, dollars, explained
 from dayfly.planning.choose.pipelines.merging import MOST_LAYERS, Merging
 from dayfly.planning.choose.pipelines.merging import TIME as BY_TIME
 from dayfly.planning.curves import EpochsToTarget
+from dayfly.planning.efficiency import given_efficiency
 from dayfly.planning.profile import Profile
 from dayfly.runs.settings import Settings
-from dayfly.specs.protocols import PROTOCOLS
+from dayfly.specs.methods import BSP, Method
 
 P = TypeVar("P")
 
@@ -116,8 +117,6 @@ class Goal:
         )
 
 
-#: What `--sync` may be.
-_PLANNED = ("bsp", "hap")
 #: Functions at once, unless said otherwise: as many as virtual time goes through one by one.
 MOST_WORKERS = 64
 #: Seconds that search and re-ranking take at most, about, unless said otherwise. Searches end by
@@ -142,10 +141,15 @@ class PlanQuery:
             memory needs.
         collectives: of models that are not cut; empty: all.
         batch_size: in place of the job's.
-        epochs: in place of the job's.
+        batch_sizes: to choose among; empty: `batch_size`, or the job's.
+        methods: training methods to choose among, as `dayfly.specs.methods` names them; of hap the
+            planner chooses the number of aggregators, where the name has none. Plans of hap are
+            FasDL's as they are, with batches up to `batch_size`, or up to `most_batch_size`.
+        efficiencies: what methods and batch sizes take, by hand, such as `local-sgd:8=1.3`: times
+            the samples of bsp at the job's batch size.
+        epochs: in place of the job's: of bsp at the job's batch size. Others have as many as they
+            take to the same loss (`dayfly.planning.efficiency`).
         most_batch_size: the batch may be chosen, too, up to so many samples, as FasDL does.
-        sync: protocol of the plans: bsp, or hap, whose plans are FasDL's as they are, with batches
-            up to the job's unless `most_batch_size` is said.
         merge_layers: layers at most that cuts are searched between; of a model of more, neighbours
             become one (`dayfly.planning.choose.pipelines.merging`); None: `MOST_LAYERS`.
         merge_by: of which the merged layers have equal shares: time, parameters or activations.
@@ -166,9 +170,11 @@ class PlanQuery:
     micro_batches: tuple[int, ...] = ()
     collectives: tuple[str, ...] = ()
     batch_size: int | None = None
+    batch_sizes: tuple[int, ...] = ()
+    methods: tuple[str, ...] = (str(BSP),)
+    efficiencies: tuple[str, ...] = ()
     epochs: int | None = None
     most_batch_size: int | None = None
-    sync: str = "bsp"
     merge_layers: int | None = None
     merge_by: str = BY_TIME
     target_loss: float | None = None
@@ -184,32 +190,30 @@ class PlanQuery:
             raise RequestError(f"--vcpus {self.vcpus:g}: give a number above 0")
         if not 0 < self.time_limit_s < math.inf:
             raise RequestError(f"--time-limit {self.time_limit_s:g}: give seconds above 0")
-        if self.sync not in _PLANNED:
-            raise RequestError(f"--sync {self.sync}: plans are of {' or '.join(_PLANNED)}")
         if min(self.micro_batches, default=1) < 1:
             raise RequestError("--micro-batches: give numbers from 1")
         self.merging()
+        if not self.methods:
+            raise RequestError("--sync: give a method at least, such as bsp")
+        for name in self.methods:
+            Method.parse(name, planned=True)
+        for text in self.efficiencies:
+            given_efficiency(text, 1)
+        if self.batch_size is not None and self.batch_sizes:
+            raise RequestError("batch_size is one, and batch_sizes are several: give one of them")
+        if min(self.batch_sizes, default=1) < 1:
+            raise RequestError("--batch-size: give whole numbers from 1")
         Settings(**self.ends)
-        if self.reaching is not None and self.most_batch_size is not None:
+        if self.reaching is not None and (self.most_batch_size is not None or self.batch_sizes):
             raise RequestError(
                 "--curve is of one batch size, and how many epochs another one takes it does not "
-                "say: leave out --most-batch-size"
+                "say: leave out --most-batch-size, and give --batch-size one"
             )
 
     @property
-    def lags(self) -> bool:
-        """Whether plans may have workers that lag."""
-        return bool(PROTOCOLS[self.sync].staleness)
-
-    @property
-    def sync_words(self) -> list[str]:
-        """What a person should know of the protocol, a sentence each; none of bsp."""
-        if not self.lags:
-            return []
-        return [
-            f"--sync {self.sync}: seconds and dollars are of as many samples as by bsp; how many "
-            "more a target takes under staleness nobody said, so they are no reason to prefer it"
-        ]
+    def method(self) -> Method:
+        """The one that is planned now, of a choice among one."""
+        return Method.parse(self.methods[0], planned=True)
 
     @property
     def ends(self) -> dict[str, Any]:

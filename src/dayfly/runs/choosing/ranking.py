@@ -24,20 +24,17 @@ from dayfly.errors import RequestError
 from dayfly.planning.checks import check_configuration
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.closed_form import MOST_SIMULATED
-from dayfly.planning.configuration import (
-    stage_memory_mib,
-    stage_range,
-    stage_size,
-)
+from dayfly.planning.configuration import stage_memory_mib, stage_range, stage_size
 from dayfly.planning.epochs import step_messages, steps_gone_through
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict
-from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
+from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate, learning
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings
+from dayfly.specs.methods import Method
 from dayfly.wire.pipelines.orders import FILL_DRAIN
 
 VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
@@ -76,9 +73,10 @@ class Option:
     @property
     def short(self) -> str:
         """It in a few words, for tables."""
-        own = self.candidate.kind == K_REDUCE
-        batch = f", batch {self.candidate.wanted.batch_size}" if own else ""
-        return f"{shorthand(self.candidate.settings)}{batch}"
+        one = self.candidate
+        own = one.kind == K_REDUCE and one.wanted.batch_size == one.target.profile.batch_size
+        batch = f", batch {one.wanted.batch_size}" if own else ""
+        return f"{shorthand(one.settings)}{learning(one.target, one.settings, one.wanted)}{batch}"
 
     @property
     def plan(self) -> Plan:
@@ -103,10 +101,10 @@ class Option:
 
 
 def shorthand(settings: Settings) -> str:
-    """What is chosen of a run's settings, in a few words."""
+    """What is chosen of a run's settings, in a few words; `learning` names the method."""
     k = "" if settings.aggregators is None else f" K={settings.aggregators}"
-    how = settings.sync if settings.protocol.staleness else settings.algorithm
-    summed = f", {how}{k}" if settings.members > 1 else ""
+    sums = settings.members > 1 and not settings.protocol.staleness
+    summed = f", {settings.algorithm}{k}" if sums else ""
     if settings.shares:
         summed += f", shares {' and '.join(map(str, dict.fromkeys(settings.shares)))}"
     micro = settings.micro_batches or 1
@@ -120,7 +118,8 @@ def shorthand(settings: Settings) -> str:
     runs = [(len(list(same)), size) for size, same in groupby(sizes)]
     memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
     memory = memory if len(runs) > 1 else f"{sizes[0]}"
-    return f"{settings.stages} stages x {settings.members} of {memory} MiB{has}{micros}{summed}"
+    each = settings.layout.in_words
+    return f"{settings.stages} stages x {each} of {memory} MiB{has}{micros}{summed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +290,8 @@ class _Search:
 def _like(candidate: Candidate) -> tuple[object, ...]:
     settings = candidate.settings
     alone = settings.members == 1
-    return str(candidate.target), candidate.kind, alone or settings.algorithm, settings.schedule
+    way = alone or settings.algorithm, settings.schedule, Method.of(settings)
+    return str(candidate.target), candidate.kind, *way
 
 
 def predicted(candidate: Candidate, most_messages: float) -> Option:
@@ -381,7 +381,7 @@ def cut_of(option: Option) -> tuple[tuple[CutLayer, ...], tuple[CutStage, ...]]:
         stages.append(
             CutStage(
                 layers=mine,
-                replicas=c.members,
+                replicas=c.members_of(stage),
                 memory_mib=stage_memory_mib(c, stage),
                 peak_mib=option.prediction.memory_mib[stage],
             )

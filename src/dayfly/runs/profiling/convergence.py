@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dayfly.callbacks.base import Callback, RunView
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.planning.efficiency import (
@@ -35,6 +34,7 @@ from dayfly.runs import launch
 from dayfly.runs.api import overridden
 from dayfly.runs.display import Display
 from dayfly.runs.plans import JobSpec
+from dayfly.runs.profiling.stopping import StopsAtNonFinite
 from dayfly.runs.result import MAX_TIME
 from dayfly.runs.run import Run
 from dayfly.runs.settings import WARN_OF_NAN, Settings
@@ -46,8 +46,6 @@ from dayfly.specs.outer import OF_JOB
 MULTIPLES = (2, 4, 8)
 #: Epochs after which a run that is not at the target is ended, over those of bsp.
 _MOST = 3
-#: Why a run ended whose loss is NaN or infinite.
-_NOT_FINITE = "not-finite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,16 +139,6 @@ class ConvergenceQuery:
             # A batch of more samples than there are is the same as one of all.
             found += [(method, size) for size in kept if size <= samples or not several]
         return tuple(one for one in dict.fromkeys(found) if one != (BSP, job.batch_size))
-
-
-class StopsAtNonFinite(Callback):
-    """Ends a run whose validation loss is NaN or infinite: it comes to no target."""
-
-    def on_epoch_end(self, run: RunView, record: dict[str, Any]) -> None:
-        """Looks at the epoch's loss."""
-        loss = record.get("val_loss")
-        if loss is None or not math.isfinite(loss):
-            run.stop(_NOT_FINITE)
 
 
 def convergence(

@@ -42,8 +42,8 @@ class ProtocolCase:
     """A protocol that is tested.
 
     Args:
-        described: its description, registered under its name; with `outer` among the settings,
-            what that makes of it.
+        described: its description, registered under its name; with `outer`, `fragments` or
+            `overlap` among the settings, what these make of it.
         settings: of the runs, such as `k`; see `dayfly.runs.settings.Settings`.
         points: of a round, where workers are killed, by the message that is sent there.
     """

@@ -49,6 +49,7 @@ from dayfly.training.state import Tensors
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.engine import Engine
 from dayfly.wire.execution import message_key, stored_names
+from dayfly.wire.pipelines.flow import Passing
 from dayfly.wire.pipelines.orders import FORWARD, ORDERS, MakeOrder
 from dayfly.wire.pipelines.slots import Slots
 from dayfly.wire.pipelines.step import (
@@ -93,17 +94,18 @@ class Passage:
             channel.abilities.chunk_bytes, line.chunk_bytes, immediate=channel.immediate
         )
         # Equal for equal batches, of which there are few kinds: an epoch's last one is another.
-        self._usual: dict[tuple[MakeOrder, tuple[MicroBatch, ...], bool], _Made] = {}
+        self._usual: dict[tuple[MakeOrder, Passing, bool], _Made] = {}
 
     def run(
         self,
         step: int,
         operation: str,
         order: MakeOrder,
-        micros: Sequence[MicroBatch],
+        passing: Passing,
         *,
         learns: bool = True,
         again: bool = False,
+        past: bool = False,
     ) -> MicroBatchRun:
         """Make these micro-batches ready to pass.
 
@@ -111,14 +113,19 @@ class Passage:
             operation: name of their messages.
             learns: whether gradients come back.
             again: whether an earlier attempt may have sent some of it.
+            past: whether all others are through with the step, and have dropped what they read
+                unless they would read it again.
         """
-        kind = (order, tuple(micros), learns)
+        kind = (order, passing, learns)
         made = self._usual.get(kind)
         if made is None:
-            what = self.line.step(self.stage_rank, order, micros, self._chunk_bytes, learns=learns)
+            what = self.line.step(self.stage_rank, order, passing, self._chunk_bytes, learns=learns)
             made = self._usual[kind] = _Made.of(what)
-        if again and (sent := stored_names(self.channel, step, operation, made.what.puts())):
+        puts = made.what.puts()
+        if again and (sent := stored_names(self.channel, step, operation, puts)):
             made = _Made.of(made.what, sent)
+        if past:
+            made = _Made.of(made.what, frozenset(puts))
         return MicroBatchRun(self, made, step, operation)
 
 
@@ -178,6 +185,7 @@ class Pipeline(Protocol):
         )
         flat, leaves = self._stage.flat, line.virtual_workers
         members = line.layout.stage_ranks(stage)
+        self._summed = len(members) > 1  # its gradients are in the log, so its inputs need not be
         self._group = worker.among(f"s{stage}", members, leaves)
         self._gradients: AddedUp | KeptApart
         self._leaves: range | None = None
@@ -188,7 +196,8 @@ class Pipeline(Protocol):
             self._leaves = own = worker.slices.leaves
             exchange = LeafExchange(flat, own, leaves)
             self._buckets = Buckets(self._group, exchange)
-            self._gradients = KeptApart(flat, self._buckets.ready, exchange, len(own))
+            numbers = range(len(own)) if line.layout.even else own
+            self._gradients = KeptApart(flat, self._buckets.ready, exchange, numbers)
         self._losses = [self._stage.part() for _ in range(leaves or 1)]
         self._tail = LoggedSum(worker.engine, "tail", self._tail_of(Wishes()))
         self._norms = Norms(built.model, built.trained)
@@ -250,7 +259,7 @@ class Pipeline(Protocol):
                 here.replica.step()
             here.replica.end_step()
         here.faults.at(step, "applied")
-        if computed and here.task.replays and self._line.replicas > 1:
+        if computed and here.task.replays and self._summed:
             run.drop_inputs()
         here.progress.add(step, loss, len(here.epochs.batch(step)))
         here.lifetime.step_ends()
@@ -276,10 +285,11 @@ class Pipeline(Protocol):
         here, stage, stage_rank, line = self.worker, self._stage, self._stage_rank, self._line
         here.faults.at(step, "compute")
         batch = len(here.epochs.batch(step))
-        micros = line.passing(batch, stage_rank.replica)
-        run = self._passage.run(
-            step, "pipe", ORDERS[line.schedule], micros, again=of_tail is not None
-        )
+        passing = line.flow.passing(batch, stage_rank)
+        micros, again = passing.micros, of_tail is not None
+        past = again and not line.layout.even and self._past(step)
+        order = ORDERS[line.schedule]
+        run = self._passage.run(step, "pipe", order, passing, again=again, past=past)
         wishes = here.wishes()
         coming: list[Future[None]] = []
 
@@ -333,27 +343,34 @@ class Pipeline(Protocol):
             raise
         return run
 
+    def _past(self, step: int) -> bool:
+        """Whether all workers are through with a step: what they summed in the next is there."""
+        one = self._tail
+        stored = one.engine.stored_sums(one.like_P, step + 1, one.operation)
+        return len(stored) == len(one.engine.sums(one.like_P))
+
     def _forward(
         self, micro: Micro, step: int, received: torch.Tensor | None, *, last: bool
     ) -> torch.Tensor | None:
         """The forward pass of a micro-batch, or of the last one; its loss is noted."""
-        stage, own = self._stage, self._leaves
-        leaf = None if own is None else own[micro.number]
-        drawn = (self._stage_rank.replica, micro.number) if leaf is None else (leaf, 0)
+        stage, own, even = self._stage, self._leaves, self._line.layout.even
+        leaf = None if own is None else own[micro.number] if even else micro.number
+        drawn = (self._stage_rank.replica, micro.number)
+        if leaf is not None or not even:  # numbered throughout the batch
+            drawn = (micro.number if leaf is None else leaf, 0)
         with self._gradients.forward(micro):
             out = stage.forward(micro, step, drawn, received)
         if leaf is not None or last:
             self._losses[leaf or 0] = stage.part()
         return out
 
-    def _samples(self, step: int, batch: int, micros: tuple[MicroBatch, ...]) -> Iterator[Micro]:
+    def _samples(self, step: int, batch: int, micros: Sequence[MicroBatch]) -> Iterator[Micro]:
         """The replica's micro-batches in their order, with samples at the two ends of the model."""
         passage = self._passage
         ends = passage.first or passage.last
         slices = self.worker.slices
-        pieces = (
-            piece for leaf in (slices.leaves if ends else ()) for piece in slices.pieces(step, leaf)
-        )
+        leaves = slices.leaves if self._line.layout.even else [one.number for one in micros]
+        pieces = (piece for leaf in (leaves if ends else ()) for piece in slices.pieces(step, leaf))
         for one in micros:
             x, y = next(pieces).batch if ends else (None, None)
             yield Micro(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from dayfly.batches import MicroBatch, covered, validation_rounds
+from dayfly.batches import covered, validation_rounds
 from dayfly.runs.progress import LoggedSum
 from dayfly.runs.protocols.base import Gathering, WorkerContext
 from dayfly.training.evaluation import HeldOut, Measures, validation_batch
@@ -25,6 +25,7 @@ from dayfly.training.moves import buffers_kept
 from dayfly.training.rows import Rows
 from dayfly.training.stages.compute import Micro, Stage
 from dayfly.wire.pipelines.orders import forward_only
+from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.schedule import Work
 
 if TYPE_CHECKING:
@@ -41,12 +42,10 @@ class StagedValidation:
         self._held_out = held_out
         self._stage = stage
         self._passage = passage
-        line = passage.line
+        self._line = line = passage.line
+        self._flow = line.flow
         self._rounds = validation_rounds(
-            held_out.source.samples,
-            line.replicas,
-            line.micro_batches,
-            worker.job.batch_size,
+            held_out.source.samples, self._flow.total, worker.job.batch_size
         )
         self._members = line.layout.stage_ranks(line.layout.stages - 1)
         self._root = self._members[0]
@@ -86,10 +85,11 @@ class StagedValidation:
         """
         here, held_out = self._worker, self._held_out
         evaluation = held_out.evaluation
-        shares = self._rounds[number]
-        replica = self._passage.stage_rank.replica
-        mine, first = shares[replica], sum(map(len, shares[:replica]))
-        sums = evaluation.empty(sum(map(len, shares)))
+        blocks, own = self._rounds[number], self._passage.stage_rank
+        mine = self._flow.blocks(len(blocks), own)
+        # Micro-batches are numbered as the blocks of the round, or as the replica's.
+        first = mine.start if self._line.layout.even else 0
+        sums = evaluation.empty(len(blocks))
         one = LoggedSum(here.engine, held_out.operation(f"val-{number}"), sums)
         (stored,) = here.catch_up.stored(step, [one])
         if not one.reads_buffer(stored):
@@ -97,18 +97,18 @@ class StagedValidation:
             return one.like_P, False
         rows = whole
         if self._passage.last and rows is None:
-            rows = evaluation.rows(covered(mine))
+            rows = evaluation.rows(covered(blocks[mine.start : mine.stop]))
         run = self._passage.run(
             step,
             held_out.operation(f"eval-{number}"),
             forward_only,
-            [MicroBatch(micro, len(some)) for micro, some in enumerate(mine)],
+            self._flow.validating(list(map(len, blocks)), own),
             learns=False,
             again=stored is not None,
         )
 
         def work(what: Work, received: torch.Tensor | None) -> torch.Tensor | None:
-            some = mine[what.micro_batch]
+            some = blocks[first + what.micro_batch]
             began = time.monotonic()
             x, y = self._batch(some)
             micro = Micro(number=what.micro_batch, samples=len(some), weight=1.0, x=x, y=y)
@@ -156,7 +156,13 @@ class StagedValidation:
 
     def _parts(self, number: int) -> dict[int, range]:
         """The samples of a round that each rank of the last stage has."""
-        return dict(zip(self._members, map(covered, self._rounds[number]), strict=True))
+        blocks, last = self._rounds[number], self._line.layout.stages - 1
+        parts = [
+            self._flow.blocks(len(blocks), StageRank(last, replica))
+            for replica in range(len(self._members))
+        ]
+        covering = (covered(blocks[part.start : part.stop]) for part in parts)
+        return dict(zip(self._members, covering, strict=True))
 
     def _batch(self, positions: range) -> tuple[object, object]:
         """Samples, where they are needed: at the two ends of the model."""

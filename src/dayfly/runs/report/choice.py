@@ -85,7 +85,9 @@ def _tiles(choice: Choice) -> str:
     option, cheapest, fastest = point.plan, choice.front.cheapest, choice.front.fastest
     settings = option.candidate.settings
     stages = (
-        f"{settings.stages} stages of {settings.members}" if settings.cut else "the whole model"
+        f"{settings.stages} stages of {settings.layout.in_words}"
+        if settings.cut
+        else "the whole model"
     )
     step = option.prediction.step_s
     tiles = [

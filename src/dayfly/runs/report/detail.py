@@ -115,7 +115,8 @@ def tree(timeline: Timeline, detail: Detail, stages: Stages | None = None) -> di
             }
         groups = {
             "groups": [
-                [stage * stages.replicas, stages.title(stage)] for stage in range(stages.count)
+                [stages.layout.stage_ranks(stage).start, stages.title(stage)]
+                for stage in range(stages.count)
             ]
         }
     return {

@@ -43,11 +43,14 @@ class CutRun:
         stages = Stages.of(run.record.settings)
         if stages is None:
             return None
-        now = stages.count * stages.replicas
+        now = stages.layout.world_size
         told = works({rank: of for rank, of in run.events.workers.items() if rank < now})
         if not stages.micro_batches:
             numbers = [number for work in told for _, number, _, _ in work.passes]
-            stages = replace(stages, micro_batches=max(numbers, default=0) + 1)
+            micros = max(numbers, default=0) + 1
+            if not stages.layout.even:  # numbered throughout the batch
+                micros = -(-micros // max(stages.layout.each))
+            stages = replace(stages, micro_batches=micros)
         return cls(stages, told)
 
     def words(self) -> str | None:
@@ -139,7 +142,8 @@ def chart(step: Sequence[StepWork], stages: Stages) -> str:
             title = stages.title(stage).partition(": ")[2]
             rows.append(_text(2, y + 14, title, "soft"))
             y += _HEAD
-        name = f"replica {work.worker % stages.replicas}" if stages.replicas > 1 else ""
+        replica = stages.replica_of(work.worker)
+        name = "" if replica is None else f"replica {replica}"
         names.append(_text(2, y + 15, name or f"worker {work.worker}", "name"))
         rows += _row(work, stages.name(work.worker), y, scale)
         y += _ROW + 2 * _STRIP + _GAP
@@ -200,9 +204,9 @@ class _Scale:
 
 def _fitting(step: Sequence[StepWork], stages: Stages) -> list[StepWork]:
     """As many replicas of every stage as there is room for, at least one."""
-    replicas = stages.replicas
+    replicas = max(stages.layout.each)
     while True:
-        shown = [work for work in step if work.worker % stages.replicas < replicas]
+        shown = [work for work in step if (stages.replica_of(work.worker) or 0) < replicas]
         if replicas == 1 or sum(len(work.passes) for work in shown) <= MOST_PASSES:
             return shown or list(step)
         replicas -= 1

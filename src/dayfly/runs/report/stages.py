@@ -20,6 +20,7 @@ from dayfly.runs.functions import FunctionSettings
 from dayfly.runs.report.markup import NOTHING, table
 from dayfly.runs.report.spans import StepWork, length
 from dayfly.runs.settings import Settings
+from dayfly.wire.pipelines.step import Layout
 
 _SCHEDULES = {"fill-drain": "fill-drain", "1f1b": "1F1B"}
 
@@ -30,12 +31,14 @@ class Stages:
 
     Attributes:
         cut: the first layer of each stage but the first.
-        micro_batches: a replica's; 0 where the settings leave them to the job.
+        replicas: of each stage, or one number for all.
+        micro_batches: a replica's, of the stage with the most; 0 where the settings leave them to
+            the job.
         memory_mib: of each stage's functions, None where nobody said.
     """
 
     cut: tuple[int, ...]
-    replicas: int = 1
+    replicas: int | tuple[int, ...] = 1
     micro_batches: int = 0
     schedule: str | None = None
     memory_mib: tuple[int | None, ...] = ()
@@ -47,7 +50,7 @@ class Stages:
             return None
         return cls(
             cut=settings.cut,
-            replicas=settings.members,
+            replicas=settings.replicas or 1,
             micro_batches=settings.micro_batches or 0,
             schedule=settings.schedule,
             memory_mib=settings.stage_memory_mib or (settings.memory_mib,) * settings.stages,
@@ -64,23 +67,38 @@ class Stages:
 
         (K - 1) / (M + K - 1) for K stages and M micro-batches, of fill-drain as of 1F1B; nothing
         but passes takes time, and M is at least 1. GPipe (Huang et al. 2019), section 2.3.
+
+        With d_s replicas of stage s, whose passes then take d_s times as long, K - 1 becomes the
+        sum of all d_s less the least, and M the micro-batches of all replicas.
         """
-        return (self.count - 1) / (max(1, self.micro_batches) + self.count - 1)
+        each = self.layout.each
+        idle = sum(each) - min(each)
+        return idle / (max(1, self.micro_batches) * max(each) + idle)
+
+    @property
+    def layout(self) -> Layout:
+        """Which worker is which replica of which stage."""
+        return Layout(self.count, self.replicas)
 
     def stage_of(self, worker: int) -> int:
-        """Ranks count through a stage's replicas first."""
-        return worker // self.replicas
+        """The stage of a worker."""
+        return self.layout.stage_rank(worker).stage
+
+    def replica_of(self, worker: int) -> int | None:
+        """Which replica of its stage a worker is; None: it is the only one."""
+        own = self.layout.stage_rank(worker)
+        return own.replica if self.layout.replicas_of(own.stage) > 1 else None
 
     def name(self, worker: int) -> str:
         """A worker, in words."""
-        stage, replica = divmod(worker, self.replicas)
-        of = f", replica {replica}" if self.replicas > 1 else ""
-        return f"stage {stage}{of} (worker {worker})"
+        replica = self.replica_of(worker)
+        of = "" if replica is None else f", replica {replica}"
+        return f"stage {self.stage_of(worker)}{of} (worker {worker})"
 
     def short(self, worker: int) -> str:
         """A worker, where there is room for a few letters."""
-        stage, replica = divmod(worker, self.replicas)
-        return f"s{stage}r{replica}" if self.replicas > 1 else f"s{stage}"
+        replica = self.replica_of(worker)
+        return f"s{self.stage_of(worker)}" + ("" if replica is None else f"r{replica}")
 
     def layers(self, stage: int) -> str:
         """Which of the model's layers a stage has, both ends counted."""
@@ -102,7 +120,8 @@ class Stages:
     def form(self) -> str:
         """The pipeline in a few words."""
         parts = [f"{self.count} stages"]
-        parts += [f"{self.replicas} replicas"] if self.replicas > 1 else []
+        if self.layout.world_size > self.count:
+            parts.append(f"{self.layout.in_words} replicas")
         if self.micro_batches:
             parts.append(f"{self.micro_batches} micro-batch{'es' * (self.micro_batches > 1)}")
         if self.schedule:
@@ -169,7 +188,7 @@ def _times(stage: int, works: Sequence[StepWork]) -> StageTimes:
 
 
 def mean_bubble(times: Sequence[StageTimes]) -> float:
-    """Over the stages, which have equally many workers; 0 to 1."""
+    """Over the stages; 0 to 1."""
     return fmean(one.bubble for one in times)
 
 

@@ -66,22 +66,22 @@ class KeptApart:
 
     Args:
         exchange: keeps the leaves.
-        leaves: of this replica; micro-batch n is the n-th of them.
+        leaves: of this replica, by the numbers that micro-batches have.
     """
 
     def __init__(
-        self, flat: FlatBuffer, ready: Callable[[int], None], exchange: LeafExchange, leaves: int
+        self, flat: FlatBuffer, ready: Callable[[int], None], exchange: LeafExchange, leaves: range
     ) -> None:
         self._flat = flat
         self._ready = ready
         self._exchange = exchange
         self._leaves = leaves
-        self._next = 0
+        self._next = leaves.start
         self._moves: dict[int, list[torch.Tensor]] = {}
 
     def begin(self, micros: Sequence[MicroBatch], batch: int) -> None:
         """As `AddedUp.begin`."""
-        self._next = 0
+        self._next = self._leaves.start
         self._moves.clear()
         self._exchange.begin()
 
@@ -102,7 +102,7 @@ class KeptApart:
 
     def end(self) -> None:
         """As `AddedUp.end`."""
-        self._skip(self._leaves)
+        self._skip(self._leaves.stop)
 
     def _skip(self, until: int) -> None:
         """The leaves before this one have no samples: a batch may be smaller than their number."""
@@ -112,11 +112,11 @@ class KeptApart:
 
     def _begin_leaf(self) -> None:
         self._flat.begin()
-        if self._next == self._leaves - 1:
+        if self._next == self._leaves.stop - 1:
             self._flat.announce(self._ready)
 
     def _end_leaf(self, weight: float, moves: Sequence[torch.Tensor] | None = None) -> None:
         self._flat.end(weight, moves)
-        if self._next < self._leaves - 1:
-            self._exchange.keep(self._next)
+        if self._next < self._leaves.stop - 1:
+            self._exchange.keep(self._next - self._leaves.start)
         self._next += 1

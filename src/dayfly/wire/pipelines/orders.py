@@ -77,6 +77,19 @@ def forward_only(stage: int, stages: int, micro_batches: Sequence[int]) -> tuple
     return _passes(FORWARD, micro_batches)
 
 
+def in_waves(
+    make: MakeOrder, stage: int, stages: int, waves: Sequence[Sequence[int]]
+) -> tuple[Work, ...]:
+    """Returns an order of waves, each of them as the passes of its micro-batches one by one.
+
+    Args:
+        make: the order in which waves are computed, as if each were a micro-batch.
+        waves: numbers of the micro-batches of each.
+    """
+    order = make(stage, stages, range(len(waves)))
+    return tuple(Work(one.what, number) for one in order for number in waves[one.micro_batch])
+
+
 #: Orders of training, by the name in `--schedule`.
 ORDERS: dict[str, MakeOrder] = {FILL_DRAIN: fill_drain, ONE_F_ONE_B: one_f_one_b}
 

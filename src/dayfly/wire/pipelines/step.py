@@ -5,7 +5,10 @@
     replica 1                         rank 1 -> rank 3 -> rank 5
 
 A row is a pipeline: activations go along it, and gradients come back. A column holds the same
-parameters, and sums their gradients.
+parameters, and sums their gradients. Where stages have different numbers of replicas, each
+micro-batch has a row of its own (see `routes`):
+
+    Layout(stages=3, replicas=(3, 2, 1))      stage 0: ranks 0 1 2   stage 1: 3 4   stage 2: 5
 
 The middle one of three stages, fill-drain, two micro-batches of two chunks each; f0-1 is chunk 1 of
 micro-batch 0's activation, b0-1 of its gradient, 0 the forward and 0' the backward pass:
@@ -29,6 +32,7 @@ What a rank has put stays in the channel, as a rank that starts again reads its 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -48,38 +52,68 @@ class StageRank:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A number of stages, and of replicas of each. Raises ValueError unless there is one at least.
+    """Stages and their replicas. Ranks count through a stage's replicas first.
 
-    rank = stage * replicas + replica.
+    Args:
+        replicas: of each stage, or one number for all.
+
+    Raises:
+        ValueError: a stage without a replica, or numbers of another count of stages.
     """
 
     stages: int
-    replicas: int
+    replicas: int | tuple[int, ...]
+    #: Of each stage: its first rank; then that of the stage there is not.
+    _firsts: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.stages < 1 or self.replicas < 1:
+        each = self.replicas
+        if isinstance(each, int):
+            each = (each,) * self.stages
+        if self.stages < 1 or len(each) != self.stages or min(each) < 1:
             raise ValueError(f"{self}: a pipeline has a stage and a replica at least")
+        object.__setattr__(self, "_firsts", tuple(accumulate(each, initial=0)))
+
+    @property
+    def each(self) -> tuple[int, ...]:
+        """Replicas of each stage."""
+        return tuple(map(self.replicas_of, range(self.stages)))
+
+    @property
+    def even(self) -> bool:
+        """Whether all stages have as many replicas."""
+        return isinstance(self.replicas, int) or len(set(self.replicas)) == 1
+
+    @property
+    def in_words(self) -> str:
+        """`2` replicas, of all stages, or `4+2+1` of stages that differ."""
+        return "+".join(map(str, self.each[:1] if self.even else self.each))
 
     @property
     def world_size(self) -> int:
         """Ranks of all stages."""
-        return self.stages * self.replicas
+        return self._firsts[-1]
+
+    def replicas_of(self, stage: int) -> int:
+        """Replicas of a stage."""
+        return self._firsts[stage + 1] - self._firsts[stage]
 
     def stage_rank(self, rank: int) -> StageRank:
         """What a rank computes. Raises ValueError if there is no such rank."""
         check_rank(rank, self.world_size)
-        return StageRank(*divmod(rank, self.replicas))
+        stage = bisect_right(self._firsts, rank) - 1
+        return StageRank(stage, rank - self._firsts[stage])
 
     def rank(self, stage: int, replica: int) -> int:
         """Who computes a stage's replica. Raises ValueError if there is none."""
-        if not (0 <= stage < self.stages and 0 <= replica < self.replicas):
+        if not (0 <= stage < self.stages and 0 <= replica < self.replicas_of(stage)):
             raise ValueError(f"replica {replica} of stage {stage}: there is none in {self}")
-        return stage * self.replicas + replica
+        return self._firsts[stage] + replica
 
     def stage_ranks(self, stage: int) -> range:
         """The ranks of a stage, in the order of their replicas; ValueError if there is none."""
         first = self.rank(stage, 0)
-        return range(first, first + self.replicas)
+        return range(first, first + self.replicas_of(stage))
 
 
 #: Chunks gain nothing where a transfer takes no time of a link.
@@ -123,10 +157,12 @@ class StageBoundary:
     Args:
         activation_bytes: to the stage behind.
         gradient_bytes: back; 0 where nothing needs a gradient.
+        replica: of the stage on the other side, that has the micro-batch; None: the same as here.
     """
 
     activation_bytes: int = 0
     gradient_bytes: int = 0
+    replica: int | None = None
 
 
 def input_part(work: Work) -> int:
@@ -247,31 +283,37 @@ class PipelineStep:
 
     def _input(self, work: Work) -> list[tuple[Name, Span]]:
         """The messages that come in for a pass, and where in their part."""
-        mine = self.stage_rank.stage
-        source = mine + (-1 if work.what == FORWARD else 1)
-        return self._messages(work, self._input_bytes(work), source, mine)
+        if not (size := self._input_bytes(work)):
+            return []
+        source = self._neighbour(work, before=work.what == FORWARD)
+        return self._messages(work, size, source, self._rank)
 
     def _output(self, work: Work) -> list[tuple[Name, Span]]:
         """The messages that a pass sends, and where in their part."""
-        mine = self.stage_rank.stage
-        destination = mine + (1 if work.what == FORWARD else -1)
-        return self._messages(work, self._output_bytes(work), mine, destination)
+        if not (size := self._output_bytes(work)):
+            return []
+        destination = self._neighbour(work, before=work.what != FORWARD)
+        return self._messages(work, size, self._rank, destination)
 
     def _messages(
         self, work: Work, size: int, source: int, destination: int
     ) -> list[tuple[Name, Span]]:
-        """So many bytes in chunks, from stage to stage."""
-        if not size:
-            return []
+        """So many bytes in chunks, from rank to rank."""
         phase = f"{_LETTER[work.what]}{work.micro_batch}"
-        one, other = self._rank(source), self._rank(destination)
         return [
-            (Name(f"{phase}-{chunk}", one, other), span)
+            (Name(f"{phase}-{chunk}", source, destination), span)
             for chunk, span in enumerate(chunks(Span(0, size), self.chunk_bytes))
         ]
 
-    def _rank(self, stage: int) -> int:
-        return self.layout.rank(stage, self.stage_rank.replica)
+    @property
+    def _rank(self) -> int:
+        return self.layout.rank(self.stage_rank.stage, self.stage_rank.replica)
+
+    def _neighbour(self, work: Work, *, before: bool) -> int:
+        """The rank of the stage before or behind that has a pass's micro-batch, too."""
+        own, replica = self.stage_rank, _of(self.before if before else self.behind, work).replica
+        stage = own.stage + (-1 if before else 1)
+        return self.layout.rank(stage, own.replica if replica is None else replica)
 
 
 def _of(boundaries: Mapping[int, StageBoundary], work: Work) -> StageBoundary:

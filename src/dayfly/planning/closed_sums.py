@@ -1,11 +1,13 @@
-"""What closed forms of steps are made of: sums, when buckets can begin, passes, and messages."""
+"""What closed forms of steps are made of: sums, when a step's buckets are summed, passes, messages."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from dayfly.batches import share
 from dayfly.catalogue.metering import StoreTraffic
+from dayfly.planning.affine import Affine
 from dayfly.planning.configuration import ITEM_BYTES, Configuration, Flat
 from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.profile import SizeProfile
@@ -14,6 +16,8 @@ from dayfly.planning.timing import Steps
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.pipelines.step import Layout
+from dayfly.wire.streams import HostLink
 
 
 def sum_of(
@@ -67,25 +71,22 @@ def asked_of(
     )
 
 
-def buckets_whole_s(size: SizeProfile, buffer: Flat, compute_s: float, samples: int) -> list[float]:
-    """Returns when each bucket is whole, of a worker that has computed after so many seconds.
+def whole_s_of(
+    backward: Sequence[Affine], buffer: Flat, compute_s: float, samples: int
+) -> list[float]:
+    """Returns when each bucket is whole: a piece of the backward pass after the one before it.
 
     Args:
-        size: of its function.
-        buffer: that it fills.
-        compute_s: seconds of its passes.
-        samples: of the last one.
+        backward: seconds of each layer's backward pass, by samples.
+        buffer: that the worker fills.
+        compute_s: when it has computed.
+        samples: of its last pass.
     """
-    pieces = cut_backward(size.backward, samples, buffer.whole_after)
-    return begins_s(compute_s, pieces, len(buffer.buckets))
+    pieces = cut_backward(backward, samples, buffer.whole_after)
+    return [compute_s - sum(pieces[number + 1 :]) for number in range(len(buffer.buckets))]
 
 
-def begins_s(compute_s: float, pieces: Sequence[float], buckets: int) -> list[float]:
-    """Returns when each bucket is whole: a piece of the backward pass after the one before it."""
-    return [compute_s - sum(pieces[number + 1 :]) for number in range(buckets)]
-
-
-def summed_s(begin: Sequence[float], sums: Sequence[Cost]) -> float:
+def all_reduced_s(begin: Sequence[float], sums: Sequence[Cost]) -> float:
     """When all buckets are summed: their bytes go one after another over one link, while one's
     latencies are another's transfers, and one's uploads another's downloads.
 
@@ -94,10 +95,52 @@ def summed_s(begin: Sequence[float], sums: Sequence[Cost]) -> float:
         sums: of each.
     """
     reduced_s = later_s = 0.0
-    for at_s, one in zip(reversed(begin), reversed(sums), strict=True):
-        reduced_s = max(reduced_s, at_s + one.seconds, at_s + one.carried_s + later_s)
+    for whole_s, one in zip(reversed(begin), reversed(sums), strict=True):
+        reduced_s = max(reduced_s, whole_s + one.seconds, whole_s + one.carried_s + later_s)
         later_s += one.busiest_s
     return reduced_s
+
+
+def _carried_s(begun: Sequence[tuple[float, float]]) -> float:
+    """When one link has carried all: when each may begin, rising, and how long it takes."""
+    return max(
+        begin_s + sum(each_s for _, each_s in begun[number:])
+        for number, (begin_s, _) in enumerate(begun)
+    )
+
+
+def hosts_s(
+    host: HostLink,
+    layout: Layout,
+    begin: Sequence[Sequence[float]],
+    sums: Sequence[Sequence[Cost]],
+) -> float:
+    """Returns the seconds after which each host's link has carried the sums of all stages on it.
+
+    The sums of one stage take as long as if it were alone on the host. Those of several stages
+    share the link, so their times on it are added.
+    """
+    workers, functions = layout.world_size, host.functions
+    on_hosts = {
+        tuple(sorted(Counter(layout.stage_rank(rank).stage for rank in range(first, last)).items()))
+        for first in range(0, workers, functions)
+        for last in [min(workers, first + functions)]
+    }
+
+    def link_s(one: Cost, stage: int, count: int) -> float:
+        moved = (one.bytes_up + one.bytes_down) * count / layout.replicas_of(stage)
+        return min(one.carried_s, moved / host.bytes_per_s)
+
+    return max(
+        _carried_s(
+            sorted(
+                (whole_s, link_s(one, stage, count))
+                for stage, count in on_host
+                for whole_s, one in zip(begin[stage], sums[stage], strict=True)
+            )
+        )
+        for on_host in on_hosts
+    )
 
 
 def passes_s(size: SizeProfile, c: Configuration, mine: int) -> float:
@@ -121,7 +164,7 @@ def steps_of_parts(compute_s: float, reduced_s: float, overhead_s: float) -> Ste
     )
 
 
-def shared_out(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:
+def shared_among(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:
     """Each member's part of what all move, as equal as can be."""
     wholes = [
         sum(getattr(one, what) for one in sums)

@@ -1,0 +1,133 @@
+"""Data-parallel training's problem: what there is to choose among, and what a plan says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dayfly.batches import Batches, Rounds
+from dayfly.catalogue.platform import FunctionPlatform
+from dayfly.catalogue.store import StoreFacts
+from dayfly.errors import RequestError
+from dayfly.planning.choose.from_profile import summed_bytes
+from dayfly.planning.choose.front import counted
+from dayfly.planning.configuration import ITEM_BYTES, Configuration
+from dayfly.planning.data_parallel import averaged_of
+from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
+from dayfly.planning.profile import Profile
+from dayfly.planning.ranks import ChannelModel
+from dayfly.specs.methods import BSP, Method
+from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataParallelPlan:
+    """W, M, A, K and mu.
+
+    Attributes:
+        store: what they talk through.
+        has: of a function, beside its memory.
+    """
+
+    workers: int
+    memory_mib: int
+    collective: str
+    aggregators: int | None = None
+    micro_batches: int = 1
+    store: str = ""
+    has: FunctionKind = BY_MEMORY
+
+    def __str__(self) -> str:
+        said = f"{counted(self.workers, 'function')} of {self.memory_mib} MiB{self.has}"
+        if self.micro_batches > 1:
+            said += f", {self.micro_batches} micro-batches"
+        if self.workers == 1:
+            return said
+        k = "" if self.aggregators is None else f" with {counted(self.aggregators, 'aggregator')}"
+        return f"{said}, {self.collective}{k}{f' over {self.store}' if self.store else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataParallelProblem:
+    """What there is to choose among.
+
+    Raises RequestError for what is empty.
+
+    Attributes:
+        profile: of the job, over a store.
+        platform: whose prices.
+        store: whose prices messages have; None: they cost nothing.
+        workers: all W to consider.
+        collectives: all A.
+        micro_batches: all mu.
+        batch_size: of all functions together.
+        vcpus_at_once: so many they have together at most.
+        method: how all of them learn together.
+    """
+
+    profile: Profile
+    platform: FunctionPlatform
+    store: StoreFacts | None = None
+    workers: tuple[int, ...]
+    collectives: tuple[str, ...]
+    micro_batches: tuple[int, ...]
+    batch_size: int
+    epochs: int = 1
+    validate_every: int = 1
+    vcpus_at_once: float = math.inf
+    method: Method = BSP
+
+    def __post_init__(self) -> None:
+        for what in ("workers", "collectives", "micro_batches"):
+            if not getattr(self, what):
+                raise RequestError(f"a choice needs {what.replace('_', '-')}: give one at least")
+        if min((*self.workers, *self.micro_batches, self.batch_size, self.epochs)) < 1:
+            raise RequestError("workers, micro-batches, batch size, epochs: give numbers from 1")
+
+    @property
+    def sums_a_step(self) -> float:
+        """Exchanges over steps: an epoch's last round may be shorter than the others."""
+        batches = Batches(self.profile.samples, self.batch_size)
+        if self.method.round_steps == 1:
+            return 1.0
+        return -(-batches.steps // Rounds(batches, self.method.round_steps).longest) / batches.steps
+
+    @property
+    def summed_bytes(self) -> float:
+        """What each worker sums at once, before compression."""
+        if not self.method.protocol.averages:
+            return summed_bytes(self.profile)
+        return ITEM_BYTES * sum(n for n, _ in averaged_of(self.profile, self.configuration(2)))
+
+    def configuration(self, workers: int, **more: Any) -> Configuration:
+        """Returns a run by so many workers.
+
+        Args:
+            workers: how many.
+            more: fields of the configuration.
+        """
+        m = self.method
+        return Configuration(
+            workers=workers,
+            batch_size=self.batch_size,
+            sync=m.sync,
+            k=m.round_steps,
+            outer=m.outer,
+            streaming=m.streaming,
+            compress=m.compress,
+            **more,
+        )
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """All W that have a sample each, rising."""
+        return tuple(one for one in sorted(set(self.workers)) if one <= self.batch_size)
+
+
+def collectives_of(profile: Profile) -> tuple[str, ...]:
+    """Returns the built-in algorithms for a profile's channel; of others no cost is known."""
+    if ChannelModel.of(profile).kind.abilities.sums:
+        return ("push-pull",)
+    own = (name for name in COLLECTIVES.built_in if not COLLECTIVES[name].server)
+    return (*own, K_REDUCE)

@@ -1,0 +1,130 @@
+"""Which micro-batches a rank passes, in which order, and with whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dayfly.batches import MicroBatch, micro_batches, share
+from dayfly.wire.pipelines.orders import most_held
+from dayfly.wire.pipelines.routes import Routes
+from dayfly.wire.pipelines.step import Layout, StageRank
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """The micro-batches that a rank passes.
+
+    Attributes:
+        micros: in the order of their forward passes, which is that of their backward passes.
+        waves: their numbers, as `orders.in_waves` takes them.
+        before, behind: of each, the replica of the stage before and behind that has it, too; empty:
+            the one that has the rank's own number.
+    """
+
+    micros: tuple[MicroBatch, ...]
+    waves: tuple[tuple[int, ...], ...]
+    before: tuple[int, ...] = ()
+    behind: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How the replicas of each stage share out a batch.
+
+    Where all stages have as many replicas, each replica cuts its share of the batch in pieces, and
+    passes them to the replica of its own number. Else the batch is cut in as many micro-batches as
+    the stage with the most replicas computes, and all stages share these out (see `routes`).
+
+    Args:
+        pieces: micro-batches of a replica, of the stage with the most.
+        leaves: of a batch, each of them a micro-batch; None: as many as there are pieces.
+    """
+
+    layout: Layout
+    pieces: int
+    leaves: int | None = None
+
+    @property
+    def total(self) -> int:
+        """Micro-batches of a batch, all replicas' together."""
+        return self.leaves or self.pieces * max(self.layout.each)
+
+    @property
+    def shared(self) -> int | None:
+        """Micro-batches of a batch that all stages share out; None: each replica cuts its own."""
+        return None if self.layout.even else self.total
+
+    def most(self, stage: int) -> int:
+        """The most micro-batches of a batch that a replica of a stage computes."""
+        return -(-self.total // self.layout.replicas_of(stage))
+
+    def held(self, stage: int, schedule: str) -> int:
+        """The most micro-batches of a stage's replica whose forward pass is done and backward pass
+        is not; where stages have different numbers of replicas, at most.
+
+        Args:
+            schedule: a name of `orders.ORDERS`.
+        """
+        stages_on, waves = self.layout.stages - stage, 1
+        if self.shared is not None and self.leaves is None:  # of a wave a replica has several
+            most, own = max(self.layout.each), self.layout.replicas_of(stage)
+            waves = -(-most // own) + (most % own > 0)
+        return most_held(schedule, self.most(stage), waves * stages_on)
+
+    def passing(self, samples: int, own: StageRank) -> Passing:
+        """What a rank passes of a batch of so many samples; empty micro-batches are left out."""
+        if self.shared is not None:
+            sizes = [len(share(samples, number, self.total)) for number in range(self.total)]
+            return self._routed(sizes, own)
+        replicas = self.layout.replicas_of(own.stage)
+        return _alone(micro_batches(samples, own.replica, replicas, self.pieces, self.leaves))
+
+    def order(self, own: StageRank) -> tuple[int, ...]:
+        """The micro-batches of a rank in the order in which it takes them, also those that are
+        empty in a small batch; none where each replica cuts its own."""
+        if self.shared is None:
+            return ()
+        routes = self._routes(self.total)
+        return tuple(one for wave in routes.waves(own.stage, own.replica) for one in wave)
+
+    def blocks(self, total: int, own: StageRank) -> range:
+        """The positions of a rank's blocks in a round of validation of so many."""
+        return share(total, own.replica, self.layout.replicas_of(own.stage))
+
+    def validating(self, sizes: Sequence[int], own: StageRank) -> Passing:
+        """What a rank passes of a round of validation, with blocks of these sizes.
+
+        Numbers are positions in the round; where all stages have as many replicas, in `blocks`.
+        """
+        if self.shared is not None:
+            return self._routed(sizes, own)
+        mine = self.blocks(len(sizes), own)
+        return _alone([MicroBatch(n, sizes[position]) for n, position in enumerate(mine)])
+
+    def _routes(self, total: int) -> Routes:
+        # Leaves are joined along their tree in the order of their numbers.
+        return Routes(self.layout.each, total, in_order=self.leaves is not None)
+
+    def _routed(self, sizes: Sequence[int], own: StageRank) -> Passing:
+        routes = self._routes(len(sizes))
+        waves = tuple(
+            tuple(number for number in wave if sizes[number])
+            for wave in routes.waves(own.stage, own.replica)
+        )
+        numbers = [number for wave in waves for number in wave]
+
+        def owners(stage: int) -> tuple[int, ...]:
+            there = 0 <= stage < self.layout.stages
+            return tuple(routes.owner(stage, number) for number in numbers) if there else ()
+
+        return Passing(
+            micros=tuple(MicroBatch(number, sizes[number]) for number in numbers),
+            waves=waves,
+            before=owners(own.stage - 1),
+            behind=owners(own.stage + 1),
+        )
+
+
+def _alone(micros: Sequence[MicroBatch]) -> Passing:
+    return Passing(tuple(micros), tuple((micro.number,) for micro in micros))

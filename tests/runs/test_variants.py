@@ -1,0 +1,197 @@
+"""Methods and batch sizes in a choice: each has the epochs that come to the loss of bsp."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+
+import pytest
+from benchmarks.parts.enumerated import methods
+from benchmarks.plans import compare
+
+import dayfly
+from dayfly.catalogue.lookup import Catalogue
+from dayfly.errors import RequestError
+from dayfly.planning.efficiency import Convergence, SeedCurve, measured_efficiency, noise_fit
+from dayfly.planning.plan import Plan
+from dayfly.planning.profile import Profile
+from dayfly.runs.choosing.choice import Choice, choice_of
+from dayfly.runs.choosing.choice_json import tree
+from dayfly.runs.choosing.knobs import knobs
+from dayfly.runs.choosing.query import PlanQuery
+from dayfly.runs.choosing.targets import Target
+from dayfly.runs.choosing.variants import variants
+from dayfly.specs.methods import BSP, Method
+from tests.choose.lambda_by_hand import job
+
+KNOWN = Catalogue()
+
+
+def curves(epochs: float | None) -> list[SeedCurve]:
+    return [SeedCurve(seed=at, losses=(1.0,), epochs=epochs) for at in range(2)]
+
+
+def of(**samples: float | None) -> Convergence:
+    """Of local-sgd:8, and of batches 128, 256, 512; bsp takes 4 epochs."""
+    measured = [measured_efficiency(BSP, 64, 4, curves(4.0), curves(4.0), 12)]
+    for name, one in samples.items():
+        method = Method.parse("local-sgd:8") if name == "local" else BSP
+        batch = 64 if name == "local" else int(name.removeprefix("b"))
+        found = curves(None if one is None else 4 * one)
+        measured.append(measured_efficiency(method, batch, 4, found, curves(4.0), 12))
+    f = {one.batch_size: one.samples for one in measured if one.method == "bsp"}
+    return Convergence(
+        batch_size=64,
+        epochs=4,
+        target_loss=0.5,
+        most_epochs=12,
+        measured=tuple(measured),
+        left_out={},
+        fit=noise_fit({batch: one for batch, one in f.items() if one is not None}, 64),
+    )
+
+
+MEASURED = of(local=1.25, b128=1.05, b256=1.5, b512=None)
+
+
+def profile(convergence: Convergence | None = MEASURED) -> Profile:
+    return replace(job(2, 5.0, epochs=10), batch_size=64, convergence=convergence)
+
+
+def chosen(made: Profile, **asked: object) -> Choice:
+    query = PlanQuery(workers=4, time_limit_s=5.0, **asked)  # type: ignore[arg-type]
+    return choice_of([Target.of(made, KNOWN)], query)
+
+
+def test_all_plans_of_a_front_come_to_one_loss() -> None:
+    found = chosen(profile(), methods=("bsp", "local-sgd:8"), batch_sizes=(64, 128, 256, 512))
+    said = {}
+    for point in found.front.points:
+        one = point.plan.candidate
+        assert one.efficiency is not None
+        said[one.efficiency.name] = one.wanted.epochs
+        assert point.plan.plan.job["epochs"] == one.wanted.epochs
+    epochs = {
+        "bsp@64": 10,
+        "bsp@128": 10,
+        "bsp@256": 15,
+        "local-sgd:8@64": 13,
+        "local-sgd:8@128": 14,
+        "local-sgd:8@256": 19,
+    }
+    assert said.items() <= epochs.items()
+    assert {"bsp@128", "local-sgd:8@64"} & said.keys()
+    left_out = [note for note in found.notes if note.startswith("left out")]
+    assert left_out == [
+        "left out, as they do not come to the loss of bsp at batch 64: bsp@512 (above 3 times the "
+        "samples), local-sgd:8@512 (above 3.75 times the samples)"
+    ]
+
+
+def test_a_plan_says_its_samples_and_is_carried_out_with_its_epochs() -> None:
+    found = chosen(profile(), methods=("local-sgd:8",))
+    said = tree(found)
+    assert json.loads(json.dumps(said["front"][0]["efficiency"])) == {
+        "method": "local-sgd:8",
+        "batch_size": 64,
+        "samples": pytest.approx(1.25),
+        "low": pytest.approx(1.25),
+        "high": pytest.approx(1.25),
+        "how": "measured",
+        "workers": 4,
+    }
+    plan = Plan.parse(found.chosen.plan.plan.text())
+    assert plan.job["epochs"] == 13
+    assert (plan.settings["sync"], plan.settings["k"]) == ("local-sgd", 8)
+    assert any(note.startswith("local-sgd:8@64: 13 epochs for 10 of bsp") for note in said["notes"])
+    assert "local-sgd:8" in found.chosen.plan.short
+    assert all(one.option is None or one.option.prediction.total_s > 0 for one in knobs(found))
+
+
+def test_more_samples_take_more_time_and_dollars() -> None:
+    free, dear = (
+        chosen(profile(), methods=("local-sgd:8",), efficiencies=(f"local-sgd:8={f}",))
+        for f in (1.0, 3.0)
+    )
+    for one, other in ((free.front.fastest, dear.front.fastest),):
+        assert other.seconds > 2 * one.seconds
+        assert other.usd > 2 * one.usd
+
+
+def test_what_nobody_measured_is_assumed_and_said() -> None:
+    found = chosen(profile(None), methods=("bsp", "local-sgd:8"), batch_sizes=(64, 256))
+    assert {point.plan.candidate.wanted.epochs for point in found.front.points} == {10}
+    assumes = "local-sgd:8@64, bsp@256, local-sgd:8@256: assumes as many samples as bsp at batch 64"
+    assert any(note.startswith(assumes) for note in found.notes)
+
+
+def test_by_itself_a_choice_is_of_the_jobs_own_batch_and_bsp() -> None:
+    """And what else was measured is said."""
+    found = chosen(profile())
+    alone = chosen(profile(None))
+    assert [(x.seconds, x.usd) for x in found.front.points] == [
+        (x.seconds, x.usd) for x in alone.front.points
+    ]
+    more = "the profile has more measured, to choose among with --sync bsp,local-sgd:8"
+    assert f"{more} and --batch-size 64,128,256" in found.notes
+    assert not any("measured" in note for note in alone.notes)
+
+
+def test_a_free_batch_ends_where_it_converges_as_well() -> None:
+    known = variants([profile()], PlanQuery(most_batch_size=500))
+    assert [one.most_batch_size for one in known.asked] == [128]
+    assert any(note.startswith("the batch is free up to 128") for note in known.notes)
+    assumed = variants([profile(None)], PlanQuery(most_batch_size=500))
+    assert [one.most_batch_size for one in assumed.asked] == [500]
+    assert any(note.startswith("batches up to 500 assume as many") for note in assumed.notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"methods": ("hap:1+int8",)}, "is predicted, and not searched"),
+        ({"methods": ("bsp+powersgd",)}, "cannot be predicted"),
+        ({"methods": ("nesterov:8+fragments=2",)}, "is predicted, and not searched"),
+        ({"batch_size": 512}, "bsp@512 .above 3 times"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(asked: dict[str, object], why: str) -> None:
+    with pytest.raises(RequestError, match=f"no plan: .*{why}"):
+        chosen(profile(), **asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"methods": ("bps",)},
+        {"methods": ()},
+        {"batch_sizes": (0,)},
+        {"batch_size": 64, "batch_sizes": (64,)},
+        {"efficiencies": ("local-sgd:8",)},
+    ],
+)
+def test_queries_that_cannot_be(asked: dict[str, object]) -> None:
+    with pytest.raises(RequestError):
+        PlanQuery(**asked)  # type: ignore[arg-type]
+
+
+def test_from_python() -> None:
+    front = dayfly.plan(
+        profile(), workers=2, methods=("bsp", "local-sgd:8"), efficiencies=("local-sgd:8=1",)
+    )
+    assert front.points
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_no_plan_of_all_methods_is_better(seed: int) -> None:
+    """By more than closed forms of methods err: of 1,585 plans four were better by up to 3.4%.
+
+    In the suite closed forms of methods are held to predictions (tests/choose).
+    """
+    problem = methods.random_problem(Random(seed))
+    found = methods.chosen(problem)
+    missed, dominated, worst, count = compare(found, methods.every_plan(problem), 0.05)
+    assert (missed, dominated) == (0, 0), worst
+    assert count > 100
