@@ -16,6 +16,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.efficiency import Convergence, SeedCurve, measured_efficiency, noise_fit
 from dayfly.planning.plan import Plan
 from dayfly.planning.profile import Profile
+from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.knobs import knobs
@@ -117,6 +118,25 @@ def test_more_samples_take_more_time_and_dollars() -> None:
     for one, other in ((free.front.fastest, dear.front.fastest),):
         assert other.seconds > 2 * one.seconds
         assert other.usd > 2 * one.usd
+
+
+def test_each_number_of_aggregators_of_hap_is_a_method() -> None:
+    """Of `hap` the planner chooses it, and each plan has the epochs of its own."""
+    asked = PlanQuery(workers=4, methods=("hap",), efficiencies=("hap:1=3",), batch_size=64)
+    known, target = variants([profile()], asked), Target.of(profile(), KNOWN)
+    begins = ("hap:1@64: 30 epochs for 10 of bsp", "hap@64: assumes as many samples")
+    assert all(map(str.startswith, known.notes, begins))
+    found = proposed(target, known.asked[0], time_limit_s=5.0).candidates
+    epochs = {
+        one.settings.aggregators: counted.wanted.epochs
+        for one in found
+        if one.settings.sync == "hap" and (counted := known.of(one)) is not None
+    }
+    assert epochs.pop(1) == 30
+    assert set(epochs.values()) <= {10}
+    given = proposed(target, replace(known.asked[0], methods=("hap:2",)), time_limit_s=5.0)
+    assert {one.settings.aggregators for one in given.candidates} == {2}
+    assert any(", hap:2" in one.words for one in given.candidates)
 
 
 def test_what_nobody_measured_is_assumed_and_said() -> None:

@@ -39,10 +39,10 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
                 f"{c.workers} workers are not {c.stages} stages in {c.layout.in_words} replicas: "
                 f"give {sum(each)}"
             )
-    several, each = (c.stages, "stage") if c.cut else (c.workers, "worker")
+    several, what = (c.stages, "stage") if c.cut else (c.workers, "worker")
     if len(c.memory_mib) not in (1, several):
         raise RequestError(
-            f"{len(c.memory_mib)} memory sizes for {several} {each}s: give one, or one a {each}"
+            f"{len(c.memory_mib)} memory sizes for {several} {what}s: give one, or one a {what}"
         )
     collective(c.collective, c.aggregators, c.members, c.virtual_workers)
     if c.batch_size < c.leaves:

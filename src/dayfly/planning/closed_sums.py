@@ -1,4 +1,4 @@
-"""What closed forms of steps are made of: sums, when a step's buckets are summed, passes, messages."""
+"""What closed forms of steps are made of: sums, when buckets are summed, passes, messages."""
 
 from __future__ import annotations
 

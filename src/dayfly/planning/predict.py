@@ -25,6 +25,7 @@ from dayfly.planning.plan import Prediction
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.servers import check_server_memory
+from dayfly.planning.timing import together
 
 
 def predict(

@@ -121,7 +121,6 @@ class ChoiceKeywords(TypedDict, total=False):
     efficiencies: tuple[str, ...]
     epochs: int | None
     most_batch_size: int | None
-    sync: str
     merge_layers: int | None
     merge_by: str
     target_loss: float | None

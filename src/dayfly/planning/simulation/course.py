@@ -278,7 +278,8 @@ class _Builder:
 
     def _phases(self, stage: int, one: Bucket, links: list[LinkModel]) -> tuple[Phase, ...]:
         c = self._c
-        how = collective(c.collective, c.aggregators_of(stage), self._each[stage], c.virtual_workers)
+        members = self._each[stage]
+        how = collective(c.collective, c.aggregators_of(stage), members, c.virtual_workers)
         return cost_of(c.collective, how, self._asked(stage, one, links)).phases
 
     def _asked(self, stage: int, one: Bucket, links: list[LinkModel]) -> AllReduce:

@@ -192,7 +192,7 @@ def _data_parallel(
 
 def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
     made = []
-    points_of = partial(_k_reduce_points, target, asked)
+    points_of = partial(_k_reduce_points, target, asked, wanted.epochs)
     for kind, point in front_by_kind(target.profile, points_of):
         plan = point.plan
         batch = JobSpec.profiled(
@@ -204,7 +204,7 @@ def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candida
 
 
 def _k_reduce_points(
-    target: Target, asked: PlanQuery, kind: FunctionKind
+    target: Target, asked: PlanQuery, epochs: int, kind: FunctionKind
 ) -> Sequence[Point[KReducePlan]]:
     # Few ask for it, and it takes a while to import.
     from dayfly.planning.choose.k_reduce import plan_k_reduce
@@ -212,7 +212,7 @@ def _k_reduce_points(
 
     assert asked.most_batch_size is not None
     problem = k_reduce_problem(
-        target.profile,
+        replace(target.profile, epochs=epochs),
         target.platform,
         target.store,
         workers=tuple(range(1, asked.workers + 1)),
