@@ -66,14 +66,16 @@ def configuration(plan: DataParallelPlan, batch_size: int = 64) -> Configuration
     megabytes=st.floats(0.5, 60.0),
     epochs=st.integers(1, 3),
     every=st.integers(0, 3),
+    samples=st.integers(40, 640),
 )
-@example(layers=2, megabytes=5.0, epochs=3, every=0)
-@example(layers=2, megabytes=5.0, epochs=3, every=2)
+@example(layers=2, megabytes=5.0, epochs=3, every=0, samples=640)
+@example(layers=2, megabytes=5.0, epochs=3, every=2, samples=65)
 def test_a_plan_takes_what_closed_forms_predict(
-    layers: int, megabytes: float, epochs: int, every: int
+    layers: int, megabytes: float, epochs: int, every: int, samples: int
 ) -> None:
-    """Validated every so many epochs; 0: never."""
-    made = replace(job(layers, megabytes, epochs=epochs), validation_samples=2_000)
+    """Validated every so many epochs; 0: never. An epoch's last batch may be one sample."""
+    made = job(layers, megabytes, epochs=epochs, samples=samples)
+    made = replace(made, validation_samples=2_000)
     for point in plan_data_parallel(problem(made, epochs=epochs, validate_every=every)).points:
         asked = replace(configuration(point.plan), epochs=epochs, validate_every=every)
         said = predict(made, asked, LAMBDA, S3, most_simulated=1)
@@ -86,8 +88,9 @@ def test_a_plan_takes_what_closed_forms_predict(
     ["local-sgd:4", "local-sgd:epoch", "nesterov:3+int8", "nesterov:5+topk:0.01", "bsp+int8"],
 )
 def test_other_methods_take_what_closed_forms_predict(name: str) -> None:
-    """An epoch's last round is shorter: 20 steps are no rounds of 3."""
-    made, method = replace(job(2, 5.0), validation_samples=2_000), Method.parse(name)
+    """An epoch's last round is shorter: 11 steps are no rounds of 3; and so is its last batch."""
+    made, method = job(2, 5.0, samples=650), Method.parse(name)
+    made = replace(made, validation_samples=2_000)
     asked = replace(problem(made, 6, epochs=2), workers=(2, 3, 6), method=method)
     of_method = {key: value for key, value in method.settings.items() if key != "k"}
     for point in plan_data_parallel(asked).points:

@@ -6,9 +6,10 @@
 
 All (W, M, A, K) are gone through, K from 1 to W. mu is the least with which a function holds its
 share and what its collective leaves in memory. A step is what `planning.closed_form` says: every
-bucket's all-reduce begins when its gradients are whole and the bucket before is through. So the
-front is exact within these closed forms, and no further; `planning.predict` says what a run's own
-schedules take, and is asked about all that is within the closed forms' error of the front.
+bucket's all-reduce begins when its gradients are whole and the bucket before is through. An epoch's
+last batch, which may be smaller, counts as what it is. So the front is exact within these closed
+forms, and no further; `planning.predict` says what a run's own schedules take, and is asked about
+all that is within the closed forms' error of the front.
 """
 
 from __future__ import annotations
@@ -219,30 +220,16 @@ def _made(
 ) -> list[_Rows]:
     """Plans of some of the ways, as far as their runs last so long at most."""
     p, profile, among = problem, problem.profile, sums.of(workers)
-    mine = -(-min(p.batch_size, profile.samples) // workers)
-    counts = [len(share(mine, part, micro_batches)) for part in range(micro_batches)]
-    each_s = {
-        n: size.data(n) + passed(size.forward, n) + passed(size.backward, n)
-        for n in set(counts)
-        if n
-    }
-    computed_s = sum(each_s[n] for n in counts if n)
+    reduced_s = sum(
+        part * _reduced_s(p, sums, size, workers, rows, micro_batches, batch)
+        for batch, part in p.shares_of_steps
+    )
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     steps = Batches(profile.samples, p.batch_size).steps * p.epochs
     validated = validations(p.epochs, p.validate_every)
     kind = profile.kind_of(size)
     own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
-
-    if p.method.protocol.averages:
-        # One exchange after another, when all steps of a round are done.
-        reduced_s = computed_s + p.sums_a_step * among.seconds[rows].sum(axis=1)
-    else:
-        pieces = cut_backward(size.backward, max(counts), sums.flat.whole_after)
-        left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
-        whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
-        each_reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
-        reduced_s = each_reduced_s.max(axis=1)
     step_s = reduced_s + apply_s + p.sums_a_step * size.step_s.value
     step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
     run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
@@ -265,6 +252,34 @@ def _made(
     named = [among.named[at] for at in rows[kept].tolist()]
     limits = _limits(p, workers, memory_mib, size)
     return [_Rows(named, run_s[kept], usd[kept], alike, limits)] if named else []
+
+
+def _reduced_s(
+    p: DataParallelProblem,
+    sums: SumTable,
+    size: SizeProfile,
+    workers: int,
+    rows: Ints,
+    micro_batches: int,
+    batch: int,
+) -> Array:
+    """Seconds after which the sums of a step of so many samples are there, of each way."""
+    among, mine = sums.of(workers), -(-batch // workers)
+    counts = [len(share(mine, part, micro_batches)) for part in range(micro_batches)]
+    each_s = {
+        n: size.data(n) + passed(size.forward, n) + passed(size.backward, n)
+        for n in set(counts)
+        if n
+    }
+    computed_s = sum(each_s[n] for n in counts if n)
+    if p.method.protocol.averages:
+        # One exchange after another, when all steps of a round are done.
+        return cast("Array", computed_s + p.sums_a_step * among.seconds[rows].sum(axis=1))
+    pieces = cut_backward(size.backward, max(counts), sums.flat.whole_after)
+    left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
+    whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
+    each_reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
+    return cast("Array", each_reduced_s.max(axis=1))
 
 
 def _told_usd(

@@ -86,6 +86,17 @@ class DataParallelProblem:
             raise RequestError("workers, micro-batches, batch size, epochs: give numbers from 1")
 
     @property
+    def shares_of_steps(self) -> tuple[tuple[int, float], ...]:
+        """Samples of a batch, and the share of an epoch's steps that have as many: the last step
+        may have fewer."""
+        batches = Batches(self.profile.samples, self.batch_size)
+        last = len(batches.batch(batches.steps - 1))
+        full = min(self.batch_size, self.profile.samples)
+        if last == full:
+            return ((full, 1.0),)
+        return (full, 1 - 1 / batches.steps), (last, 1 / batches.steps)
+
+    @property
     def sums_a_step(self) -> float:
         """Exchanges over steps: an epoch's last round may be shorter than the others."""
         batches = Batches(self.profile.samples, self.batch_size)

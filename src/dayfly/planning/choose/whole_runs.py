@@ -1,7 +1,8 @@
 """From a step to a run: its seconds, and what any plan of whole models takes at least.
 
 least step    its share of the samples through all layers, in one piece; or reading, the forward
-              pass and what any sum moves (`least_sum_s`); then the optimizer's step
+              pass and what any sum moves (`least_sum_s`); then the optimizer's step. An epoch's
+              last batch, which may be smaller, counts as what it is
 least run     with start, validation and end; all its workers for that long, at their price
 
     n, S, w    workers, bytes that they sum, bytes a second of one
@@ -135,10 +136,12 @@ def least_run(
         RequestError: interruptions of spot machines leave no time to train.
     """
     profile = p.profile
-    mine = -(-min(p.batch_size, profile.samples) // workers)
-    before_s = size.data(mine) + _in_one(size.forward)(mine)
     summed_s = least_sum_s(profile, size, workers, summed_bytes)
-    computed_s = before_s + most(_in_one(size.backward)(mine), summed_s)
+    computed_s = 0.0
+    for batch, part in p.shares_of_steps:
+        mine = -(-batch // workers)
+        before_s = size.data(mine) + _in_one(size.forward)(mine)
+        computed_s += part * (before_s + most(_in_one(size.backward)(mine), summed_s))
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     apply_s += p.sums_a_step * size.step_s.value
     run_s, lives = run_of(p, size, workers, computed_s + apply_s, 0.0)
