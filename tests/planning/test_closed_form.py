@@ -224,6 +224,22 @@ def test_a_round_lasts_until_its_latest_worker_is_through() -> None:
     assert formed.step_s == pytest.approx(exact.step_s, rel=0.02)
 
 
+@pytest.mark.parametrize("replicas", [(4, 1), (6, 2)], ids=str)
+def test_a_host_may_have_stages_that_sum_nothing(replicas: tuple[int, ...]) -> None:
+    """Two functions on each: the last one has the lone replica of the second stage, or both."""
+    asked = Configuration(
+        workers=sum(replicas),
+        memory_mib=(1024,),
+        cut=(1,),
+        replicas=replicas,
+        micro_batches=4,
+        batch_size=240,
+        collective="overlapped",
+    )
+    exact, formed = both(replace(known(0.002), host=HostLink(functions=2, bytes_per_s=15e6)), asked)
+    assert formed.step_s == pytest.approx(exact.step_s, rel=0.15)
+
+
 @pytest.mark.parametrize("most_simulated", [64, 1])
 def test_a_collective_that_is_not_known_is_refused(most_simulated: int) -> None:
     asked = Configuration(workers=4, memory_mib=(1024,), batch_size=8, collective="tree")

@@ -102,10 +102,14 @@ def all_reduced_s(begin: Sequence[float], sums: Sequence[Cost]) -> float:
 
 
 def _carried_s(begun: Sequence[tuple[float, float]]) -> float:
-    """When one link has carried all: when each may begin, rising, and how long it takes."""
+    """When one link has carried all: when each may begin, rising, and how long it takes; 0: there
+    is nothing, as of stages that a lone replica has."""
     return max(
-        begin_s + sum(each_s for _, each_s in begun[number:])
-        for number, (begin_s, _) in enumerate(begun)
+        (
+            begin_s + sum(each_s for _, each_s in begun[number:])
+            for number, (begin_s, _) in enumerate(begun)
+        ),
+        default=0.0,
     )
 
 
