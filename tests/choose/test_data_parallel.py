@@ -218,6 +218,9 @@ def test_vcpus_at_once() -> None:
     assert all(_is_matched(one, limited.points) for one in kept)
     with pytest.raises(RequestError, match=r"has .* vCPUs, and the limit is 0\.01 at once: allow"):
         plan_data_parallel(replace(problem(made), vcpus_at_once=0.01))
+    two = replace(problem(made), workers=(2, 3), vcpus_at_once=1.5)
+    with pytest.raises(RequestError, match=r"2 functions of 1024 MiB have 2 vCPUs, .* is 1\.5 at"):
+        plan_data_parallel(two)
 
 
 def test_memory_is_kept_by_more_micro_batches() -> None:

@@ -182,6 +182,28 @@ def test_what_cannot_be_planned_is_refused(asked: dict[str, object], why: str) -
 
 
 @pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"workers": 1}, "local-sgd:8 needs 2 workers: raise --workers"),
+        ({"vcpus": 1.0}, "2 functions of 1024 MiB have 2 vCPUs, and the limit is 1 at once"),
+    ],
+)
+@pytest.mark.parametrize("of_worker", [None, 8])
+def test_a_method_of_two_workers_where_there_is_one(
+    asked: dict[str, object], why: str, of_worker: int | None
+) -> None:
+    """Alone it is refused, and beside bsp it is left out, with that note."""
+    made = replace(profile(None), batch_per_worker=of_worker, batch_size=of_worker or 64)
+    target = Target.of(made, KNOWN)
+    with pytest.raises(RequestError, match=f"no plan: .*{why}"):
+        choice_of([target], PlanQuery(methods=("local-sgd:8",), **asked))  # type: ignore[arg-type]
+    both = PlanQuery(methods=("bsp", "local-sgd:8"), **asked)  # type: ignore[arg-type]
+    found = choice_of([target], both)
+    assert found.chosen.plan.candidate.settings.workers == 1
+    assert any(note.startswith(f"aws-lambda over s3, local-sgd:8: {why}") for note in found.notes)
+
+
+@pytest.mark.parametrize(
     "asked",
     [
         {"methods": ("bps",)},
@@ -204,14 +226,11 @@ def test_from_python() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(8), 23])
 def test_no_plan_of_all_methods_is_better(seed: int) -> None:
-    """By more than closed forms of methods err: of 1,585 plans four were better by up to 3.4%.
-
-    In the suite closed forms of methods are held to predictions (tests/choose).
-    """
+    """In the suite closed forms of methods are held to predictions (tests/choose)."""
     problem = methods.random_problem(Random(seed))
     found = methods.chosen(problem)
-    missed, dominated, worst, count = compare(found, methods.every_plan(problem), 0.05)
+    missed, dominated, worst, count = compare(found, methods.every_plan(problem), 0.02)
     assert (missed, dominated) == (0, 0), worst
     assert count > 100

@@ -125,12 +125,14 @@ class _Open:
             yield _Open(self.memory_mib, size, self.workers[here], self.s[here], self.usd[here])
 
 
-def _open(p: DataParallelProblem, known: Known | None) -> tuple[list[_Open], bool]:
+def _open(
+    p: DataParallelProblem, sizes: Sequence[tuple[int, SizeProfile]], known: Known | None
+) -> tuple[list[_Open], bool]:
     """What nothing known beats, and whether it beats anything."""
     summed = p.summed_bytes
     numbers = [n for n in p.allowed if n == 1 or holds(p.store, (n + 1) * summed)]
     found, beaten = [], False
-    for memory_mib, size in allowed(p.profile, p.vcpus_at_once):
+    for memory_mib, size in sizes:
         most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
         every = np.array([one for one in numbers if one <= most], dtype=np.int64)
         if not len(every):
@@ -147,7 +149,8 @@ def _open(p: DataParallelProblem, known: Known | None) -> tuple[list[_Open], boo
 
 def _rows(problem: DataParallelProblem, known: Known | None) -> list[_Rows]:
     p, room = problem, Room(problem)
-    open_, beaten = _open(p, known)
+    sizes = allowed(p.profile, p.vcpus_at_once, p.allowed[0])
+    open_, beaten = _open(p, sizes, known)
     of_link: dict[object, set[int]] = {}
     for one in open_:
         of_link.setdefault(link_of(one.size), set()).update(one.workers.tolist())
@@ -172,7 +175,7 @@ def _rows(problem: DataParallelProblem, known: Known | None) -> list[_Rows]:
                     for row in rows:
                         known.add(row.s, row.usd)
     if not found and not beaten:
-        raise _fits_nowhere(p, allowed(p.profile, p.vcpus_at_once), room)
+        raise _fits_nowhere(p, sizes, room)
     return found
 
 

@@ -47,15 +47,19 @@ def most_at_once(size: SizeProfile, workers: int, vcpus_at_once: float) -> int:
     return int(min(workers, (1 + 1e-9) * vcpus_at_once / vcpus(size)))
 
 
-def allowed(profile: Profile, vcpus_at_once: float) -> list[tuple[int, SizeProfile]]:
-    """Sizes of `limited`, one function of which may be there. Raises RequestError for none."""
+def allowed(
+    profile: Profile, vcpus_at_once: float, functions: int = 1
+) -> list[tuple[int, SizeProfile]]:
+    """Sizes of `limited`, so many functions of which may be there. Raises RequestError for none."""
     sizes = limited(profile)
-    found = [one for one in sizes if most_at_once(one[1], 1, vcpus_at_once)]
+    found = [one for one in sizes if most_at_once(one[1], functions, vcpus_at_once) == functions]
     if not found:
         memory_mib, least = min(sizes, key=lambda one: vcpus(one[1]))
+        some = "a function" if functions == 1 else f"{functions} functions"
         raise RequestError(
-            f"a function of {memory_mib} MiB has {vcpus(least):.3g} vCPUs, and the limit is "
-            f"{vcpus_at_once:g} at once: allow more, or profile smaller functions"
+            f"{some} of {memory_mib} MiB {'has' if functions == 1 else 'have'} "
+            f"{functions * vcpus(least):.3g} vCPUs, and the limit is {vcpus_at_once:g} at once: "
+            "allow more, or profile smaller functions"
         )
     return found
 

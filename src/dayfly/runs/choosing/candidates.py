@@ -186,7 +186,7 @@ def _data_parallel(
                 own |= {"collective": plan.collective, "aggregators": plan.aggregators}
             made.append(candidate_of(target, DATA_PARALLEL, point, own, wanted))
     if len(refused) == len(problems):
-        raise refused[-1]
+        raise refused[0]  # of the fewest workers
     return made
 
 

@@ -23,9 +23,14 @@ def whole_models(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Data
         target: where it runs, and the job's profile.
         asked: what the choice is among.
         wanted: of the job.
+
+    Raises:
+        RequestError: for what cannot be run, or not be searched.
     """
     # A lone worker sums nothing: bsp's plans have it.
     workers = range(1 if asked.method.is_plain else 2, asked.workers + 1)
+    if not workers:
+        raise RequestError(f"{asked.method} needs {workers.start} workers: raise --workers")
     among = [workers] if wanted.batch_per_worker is None else [range(n, n + 1) for n in workers]
     return [_problem(target, asked, wanted.of_workers(of.start), of) for of in among]
 
@@ -39,7 +44,7 @@ def _problem(
         platform=target.platform,
         store=target.store,
         workers=tuple(workers),
-        collectives=_collectives(target, asked),
+        collectives=collectives_with(target, asked),
         micro_batches=asked.micro_batches or powers,
         batch_size=wanted.batch_size,
         epochs=wanted.epochs,
@@ -56,8 +61,16 @@ def _problem(
     return problem
 
 
-def _collectives(target: Target, asked: PlanQuery) -> tuple[str, ...]:
-    """Those that can have the method. Raises RequestError if none can, as the last one says."""
+def collectives_with(target: Target, asked: PlanQuery) -> tuple[str, ...]:
+    """Returns the collectives that can have a choice's method.
+
+    Args:
+        target: where it runs.
+        asked: what the choice is among.
+
+    Raises:
+        RequestError: none can, as the last one says.
+    """
     every = asked.collectives or collectives_of(target.profile)
     if asked.method.is_plain:
         return every
