@@ -13,7 +13,6 @@ from random import Random
 
 from benchmarks.parts.enumerated import problems
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.planning.choose.data_parallel_problem import collectives_of
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.efficiency import TOLERANCE
@@ -22,6 +21,7 @@ from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.choice import choice_of
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
+from dayfly.runs.choosing.whole_models import collectives_with
 from dayfly.specs.methods import BSP, Method
 from dayfly.wire.collectives import K_REDUCE
 
@@ -74,22 +74,24 @@ def chosen(problem: MethodsProblem) -> Front[object]:
 def every_plan(problem: MethodsProblem) -> Iterator[Point[Configuration]]:
     """Each plan that fits, predicted with the epochs that it takes."""
     target = Target.of(problem.profile, Catalogue())
-    for c in _all(problem):
+    for c in _all(problem, target):
         said = predict(target.profile, c, target.platform, target.store)
         if said.memory_mib[0] <= (c.memory_mib[0] or 0):
             yield Point(said.total_s, said.cost_usd, c)
 
 
-def _all(problem: MethodsProblem) -> Iterator[Configuration]:
+def _all(problem: MethodsProblem, target: Target) -> Iterator[Configuration]:
+    """Each that can be run: not every collective can have every method."""
     made = problem.profile
     for (name, batch), samples in problem.samples.items():
         method, epochs = Method.parse(name), made.epochs
         if not 1 / (1 + TOLERANCE) <= samples <= 1 + TOLERANCE:
             epochs = max(1, math.ceil(round(samples * epochs, 6)))
         least = 1 if method == BSP else 2
+        collectives = collectives_with(target, replace(problem.asked, methods=(name,)))
         for workers in range(least, min(MOST_WORKERS, batch) + 1):
             for size in made.sizes:
-                for summed in collectives_of(made) if workers > 1 else ("scatter-reduce",):
+                for summed in collectives if workers > 1 else ("scatter-reduce",):
                     for k in range(1, workers + 1) if summed == K_REDUCE else (None,):
                         yield Configuration(
                             workers=workers,
