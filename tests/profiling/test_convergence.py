@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from dayfly.cli.convergence_flags import convergence_asked
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, RunFailed
 from dayfly.planning.efficiency import epochs_to
+from dayfly.runs.profiling import convergence as measuring
 from dayfly.runs.profiling.convergence import ConvergenceQuery, convergence
 from dayfly.specs.methods import BSP, Method
-from tests.profiling.jobs import job
+from tests.profiling.jobs import job, samples
 
 LOCAL = Method.parse("local-sgd:4")
 
@@ -89,11 +90,54 @@ def test_what_cannot_be_is_refused(more: dict[str, float], why: str) -> None:
         ConvergenceQuery.parse("hap:1", **more)
 
 
-def test_jobs_without_one_batch_size_are_refused() -> None:
-    with pytest.raises(RequestError, match="batch_per_worker"):
-        ConvergenceQuery.parse("bsp").check(job(batch_size=8, batch_per_worker=8))
-    with pytest.raises(RequestError, match="4 workers cannot share a batch of 2"):
-        ConvergenceQuery.parse("bsp@2").check(job())
+def by_steps(optimizer: torch.optim.Optimizer) -> object:
+    """Made for two epochs of 26 steps, and no more."""
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=52)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "why"),
+    [
+        ("bsp", {"batch_size": 8, "batch_per_worker": 8}, "batch_per_worker"),
+        ("bsp@2", {}, "bsp@2, up to 3 epochs: a batch of 2 cannot be shared by 4 workers"),
+        ("bsp@128,nesterov:8+fragments=8", {}, r"fragments=8@64, up to 3 epochs: .*layers"),
+        ("local-sgd:8+job", {}, "the job has none: give it outer_optimizer="),
+        ("bsp@64", {"scheduler": by_steps, "scheduler_every": "step", "epochs": 2}, ""),
+        (
+            "local-sgd:8",
+            {"scheduler": by_steps, "scheduler_every": "step", "epochs": 2},
+            r"local-sgd:8@64, up to 6 epochs: the job's scheduler fails after step 5\d",
+        ),
+        ("bsp", {"data": lambda: (samples(), None)}, "validation Dataset is a NoneType"),
+    ],
+)
+def test_runs_that_cannot_be_are_refused_before_the_first(
+    text: str, changes: dict[str, object], why: str
+) -> None:
+    asked = ConvergenceQuery.parse(text)
+    if not why:
+        asked.check(job(**changes))
+        return
+    with pytest.raises(RequestError, match=why):
+        asked.check(job(**changes))
+
+
+def test_a_method_whose_run_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was measured by then is kept."""
+
+    def losses(
+        bench: object, method: Method, batch: int, seed: int, epochs: int, target: object = None
+    ) -> list[float]:
+        if method == LOCAL and seed:
+            raise RunFailed("a short run failed: out of memory")
+        return [2.0, 1.0]
+
+    monkeypatch.setattr(measuring._Bench, "losses", losses)
+    monkeypatch.setattr(measuring._Bench, "used", lambda bench: {})
+    asked = ConvergenceQuery.parse("local-sgd:4,bsp@128", seeds=2)
+    found = convergence(job(), 1618, asked)
+    assert [one.name for one in found.measured] == ["bsp@64", "bsp@128"]
+    assert found.left_out == {"local-sgd:4@64": "a short run failed: out of memory"}
 
 
 def test_flags_of_short_runs_need_them() -> None:

@@ -57,7 +57,7 @@ def lines(found: Convergence) -> list[str]:
             f"the largest batch that converges as well, within {found.tolerance:.0%} of the "
             f"samples: {found.largest_batch}"
         )
-    said += [f"not tried: {name}, as {why}" for name, why in found.left_out.items()]
+    said += [f"left out: {name}: {why}" for name, why in found.left_out.items()]
     runs = sum(len(one.curves) for one in found.measured)
     said.append(
         f"{runs} short runs took {found.took_s:.0f} s: {found.billed_s:.0f} s billed, "

@@ -79,10 +79,20 @@ class Method:
             refuses_outer(self.outer, self.outer_lr, self.outer_momentum)
             or refuses_streaming(self.fragments, self.overlap, self.k)
             or PROTOCOLS[self.sync].refuses_outer(self.outer)
+            or self._refuses_streams()
             or self.protocol.refuses(k=self.k, compress=self.compress, cut=False)
         )
         if refused is not None:
             raise RequestError(refused)
+
+    def _refuses_streams(self) -> str | None:
+        """Why nothing can be streamed; None: it can be, or nothing is to be."""
+        if self.streaming is None or self.outer is not None:
+            return None
+        return (
+            "--fragments and --overlap stream outer gradients: give an outer optimizer, as in "
+            "nesterov:20+fragments=4, or leave them out"
+        )
 
     @classmethod
     def parse(cls, text: str, *, planned: bool = False) -> Self:
@@ -109,12 +119,15 @@ class Method:
             found["aggregators" if PROTOCOLS[found["sync"]].staleness else "k"] = value
         for one in more:
             name, equals, value = one.partition("=")
+            setting: dict[str, Any] = {"compress": one}
             if equals and name in _NUMBERS:
-                found[name.replace("-", "_")] = _number(text, value, _NUMBERS[name])
+                setting = {name.replace("-", "_"): _number(text, value, _NUMBERS[name])}
             elif one in (AVERAGE, NESTEROV, MOMENTUM, OF_JOB):
-                found["outer"] = one
-            else:
-                found["compress"] = one
+                setting = {"outer": one}
+            for twice in setting.keys() & found.keys():
+                flag = twice.replace("_", "-")
+                raise RequestError(f"{text!r} says --{flag} twice: leave out one of them")
+            found |= setting
         try:
             method = cls(**found)
         except RequestError as refusal:

@@ -33,7 +33,9 @@ from dayfly.planning.efficiency import (
 from dayfly.runs import launch
 from dayfly.runs.api import overridden
 from dayfly.runs.display import Display
+from dayfly.runs.outer_of_job import with_outer
 from dayfly.runs.plans import JobSpec
+from dayfly.runs.prepare import Prepared, prepare
 from dayfly.runs.profiling.stopping import StopsAtNonFinite
 from dayfly.runs.result import MAX_TIME
 from dayfly.runs.run import Run
@@ -41,6 +43,7 @@ from dayfly.runs.settings import WARN_OF_NAN, Settings
 from dayfly.runs.signals import Stopped
 from dayfly.specs.methods import BSP, Method, method_and_batch
 from dayfly.specs.outer import OF_JOB
+from dayfly.training.streams import measured as with_lengths
 
 #: Times the job's batch size at which bsp is tried, unless batch sizes are named.
 MULTIPLES = (2, 4, 8)
@@ -108,13 +111,13 @@ class ConvergenceQuery:
             ) from None
 
     def check(self, job: Job) -> None:
-        """Checks that a job has one batch size, which all workers can share.
+        """Checks that each short run of a job can be carried out, as `dayfly train` checks one.
 
         Args:
             job: whose convergence is to be measured.
 
         Raises:
-            RequestError: it has not.
+            RequestError: one of them cannot, or the job has more than one batch size.
         """
         JobSpec.of(job)  # of one batch size
         if job.batch_per_worker is not None:
@@ -122,12 +125,39 @@ class ConvergenceQuery:
                 "--convergence compares global batch sizes, and the job's batch_per_worker has one "
                 "for each number of workers: give --batch-size"
             )
-        least = min(batch or job.batch_size for _, batch in (*self.wanted, (BSP, None)))
-        if least < self.workers:
+        job, made = with_lengths(job)
+        bsp = self._prepared(job, made, BSP, job.batch_size, self.epochs or job.epochs)
+        most = _MOST * (self.epochs or job.epochs)
+        for method, batch in self.batches(job, bsp.training_samples):
+            self._prepared(job, made, method, batch, most)
+
+    def _prepared(
+        self, job: Job, made: tuple[Any, Any] | None, method: Method, batch: int, epochs: int
+    ) -> Prepared:
+        """Tries a batch of a short run. Raises RequestError if the run cannot be."""
+        try:
+            job = self.job_of(job, method, batch, epochs, job.seed)
+            return prepare(job, with_outer(job, self.settings(method)), made=made)
+        except RequestError as refusal:
             raise RequestError(
-                f"--convergence: {self.workers} workers cannot share a batch of {least}: give "
-                f"--workers {least} or fewer"
-            )
+                f"--convergence: {method}@{batch}, up to {epochs} epochs: {refusal}"
+            ) from None
+
+    def job_of(self, job: Job, method: Method, batch: int, epochs: int, seed: int) -> Job:
+        """Returns the job of a short run, which is validated after each epoch.
+
+        Args:
+            job: whose convergence is measured.
+            method: of the run.
+            batch: samples of a step, all workers'.
+            epochs: of the run, at most.
+            seed: of the run.
+        """
+        job = overridden(
+            job, batch_size=batch, epochs=epochs, seed=seed, callbacks=(StopsAtNonFinite(),)
+        )
+        own = method.outer == OF_JOB
+        return replace(job, validate_every=1, outer_optimizer=job.outer_optimizer if own else None)
 
     def batches(self, job: Job, samples: int) -> tuple[tuple[Method, int], ...]:
         """Returns methods with their batch sizes, without bsp's at the job's own."""
@@ -156,18 +186,16 @@ def convergence(
     Args:
         job: that is trained.
         samples: of its data, to train on.
-        asked: methods, seeds and epochs.
+        asked: methods, seeds and epochs; its `check` knows the job.
         name: the job's.
         code: directory of its file; None: it has none.
         told: what is being run.
         note: what is to be known.
 
     Raises:
-        RequestError: as of `ConvergenceQuery.check`, or the job has no validation; or there was no
-            time for bsp.
-        RunFailed: a run failed.
+        RequestError: there was no time for bsp at the job's batch size, or it reached no loss.
+        RunFailed: a run of it failed. What else fails is left out.
     """
-    asked.check(job)
     epochs = asked.epochs or job.epochs
     bench = _Bench(job, asked, name, code, told)
     seeds = range(job.seed, job.seed + asked.seeds)
@@ -195,15 +223,18 @@ def convergence(
             left_out[which] = f"{worse} did not reach the target, and its batch is smaller"
             continue
         curves: list[SeedCurve] = []
-        for seed in seeds:
-            losses = bench.losses(method, batch, seed, most, target)
-            if bench.timed_out:
-                break
-            curves.append(_curve(seed, losses, target))
-            if curves[-1].epochs is None:
-                break
-        if bench.timed_out:
-            left_out[which] = "the time of --max-time was over"
+        try:
+            for seed in seeds:
+                losses = bench.losses(method, batch, seed, most, target)
+                if bench.timed_out:
+                    left_out[which] = "the time of --max-time was over"
+                    break
+                curves.append(_curve(seed, losses, target))
+                if curves[-1].epochs is None:
+                    break
+        except (RequestError, RunFailed) as failure:
+            left_out[which] = str(failure)
+        if which in left_out:
             continue
         found = measured_efficiency(method, batch, asked.workers, curves, reference, most)
         measured.append(found)
@@ -214,7 +245,7 @@ def convergence(
                 f"{len(curves[-1].losses)} epochs with seed {curves[-1].seed}: it came to {at:.4g}"
             )
     for which, why in left_out.items():
-        note(f"{which} was not tried: {why}")
+        note(f"{which} was left out: {why}")
     batches = {
         one.batch_size: one.samples
         for one in measured
@@ -275,11 +306,7 @@ class _Bench:
             return []
         ends = {"max_time_s": left_s} if left_s < math.inf else {}
         settings = self.asked.settings(method, target_loss=target, **ends)
-        job = overridden(
-            self.job, batch_size=batch, epochs=epochs, seed=seed, callbacks=(StopsAtNonFinite(),)
-        )
-        own = method.outer == OF_JOB
-        job = replace(job, validate_every=1, outer_optimizer=job.outer_optimizer if own else None)
+        job = self.asked.job_of(self.job, method, batch, epochs, seed)
         self.told(f"convergence: {method}, batch {batch}, seed {seed}")
         with tempfile.TemporaryDirectory(prefix="dayfly-") as scratch:
             directory = Path(scratch) / "run"
@@ -298,13 +325,9 @@ class _Bench:
         if run.stopped_by is not None:
             raise Stopped(run.stopped_by)
         if run.result.status == "failed":
-            raise RunFailed(f"a run of --convergence failed: {run.result.error}")
+            raise RunFailed(f"a short run failed: {run.result.error}")
         self.timed_out = run.stop_reason == MAX_TIME
-        losses = [one.get("val_loss") for one in run.history]
-        if run.stop_reason is None and any(one is None for one in losses):
-            raise RequestError(
-                "--convergence needs a validation, and the job has none: give it validation data"
-            )
+        losses = [one["val_loss"] for one in run.history]
         return [one if one is not None and math.isfinite(one) else None for one in losses]
 
     def used(self) -> dict[str, Any]:

@@ -16,6 +16,5 @@ class StopsAtNonFinite(Callback):
 
     def on_epoch_end(self, run: RunView, record: dict[str, Any]) -> None:
         """Looks at the epoch's loss."""
-        loss = record.get("val_loss")
-        if loss is None or not math.isfinite(loss):
+        if not math.isfinite(record["val_loss"]):
             run.stop(_NOT_FINITE)
