@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,11 +16,9 @@ from dayfly.planning.efficiency import (
     Efficiencies,
     Efficiency,
     SeedCurve,
-    epochs_to,
     given_efficiency,
-    measured_efficiency,
-    noise_fit,
 )
+from dayfly.planning.short_runs import epochs_to, measured_efficiency, noise_fit
 from dayfly.specs.methods import BSP, Method
 
 LOCAL = Method.parse("local-sgd:8")
@@ -74,8 +73,9 @@ def test_seeds_say_how_sure_it_is() -> None:
 
 
 def test_a_target_that_one_seed_does_not_reach_is_not_reached() -> None:
-    found = measured(LOCAL, 64, 4.0, None)
-    assert (found.samples, found.low, found.reached) == (None, 3.0, 1)
+    found = measured(LOCAL, 64, 4.0, 4.0, None)
+    assert (found.samples, found.high, found.reached) == (None, None, 2)
+    assert found.low == pytest.approx(3 ** (1 / 3))  # the geometric mean of 1, 1 and over 3
     assert "not reached" in found.words
     with pytest.raises(ValueError, match="did not reach"):
         found.epochs(4)
@@ -153,6 +153,21 @@ def test_what_was_not_measured_is_fitted_combined_or_assumed() -> None:
         ("hap:1", 256): ("assumed", 1.5),  # as bsp's at that batch
         ("hap:1", 512): ("combined", None),
     }
+
+
+def test_a_batch_that_missed_the_target_speaks_for_larger_ones() -> None:
+    """Also where no other batch reached it, so that nothing is fitted."""
+    alone = (measured(BSP, 64, 4.0), measured(BSP, 128, None))
+    of = Efficiencies(batch_size=64, convergence=replace(known(), measured=alone, fit=None))
+    assert [of.of(BSP, batch).how for batch in (64, 100, 128, 256)] == [
+        "measured",
+        "assumed",
+        "measured",
+        "fitted",
+    ]
+    for method in (BSP, LOCAL):
+        found = of.of(method, 256)
+        assert (found.samples, found.low) == (None, pytest.approx(3.0))
 
 
 def test_a_comparison_with_another_batch_size_says_nothing() -> None:

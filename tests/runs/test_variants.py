@@ -13,9 +13,10 @@ from benchmarks.plans import compare
 import dayfly
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.efficiency import Convergence, SeedCurve, measured_efficiency, noise_fit
+from dayfly.planning.efficiency import Convergence, SeedCurve
 from dayfly.planning.plan import Plan
 from dayfly.planning.profile import Profile
+from dayfly.planning.short_runs import measured_efficiency, noise_fit
 from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.choice_json import tree

@@ -20,10 +20,9 @@ the tolerance f counts as 1: so exact are measurements on a few seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from dayfly.dataclass_json import ABOVE_0, Count, Positive, Real
@@ -34,10 +33,9 @@ from dayfly.specs.methods import BSP, Method, method_and_batch
 #: said otherwise.
 TOLERANCE = 0.1
 #: How a number of samples was had: `measured` on short runs, `fitted` by S(B), `given` by hand,
-#: `combined` of a method's and a batch size's, or `assumed`, which is as many as bsp's.
-How = Literal["measured", "fitted", "given", "combined", "assumed"]
-#: 90% of values of Student's t lie within, by degrees of freedom; of more, the last.
-_T_90 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833)
+#: `combined` of a method's and a batch size's, `assumed`, which is as many as bsp's, or that of the
+#: `reference`, bsp at the job's batch size.
+How = Literal["measured", "fitted", "given", "combined", "assumed", "reference"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +182,16 @@ class Convergence:
     took_s: float = 0.0
 
     @property
+    def missed_batch(self) -> Efficiency | None:
+        """Bsp at the smallest batch size above the job's that did not reach the target."""
+        missed = [
+            one
+            for one in self.measured
+            if one.method == str(BSP) and one.samples is None and one.batch_size > self.batch_size
+        ]
+        return min(missed, key=lambda one: one.batch_size, default=None)
+
+    @property
     def largest_batch(self) -> int:
         """The largest batch size of bsp that converges as well: it and all smaller measured ones,
         from the job's on, take samples within the tolerance."""
@@ -264,8 +272,11 @@ class Efficiencies:
 
     def _of_batch(self, batch_size: int) -> Efficiency:
         if batch_size == self.batch_size:
-            return _had("given", BSP, batch_size, 1.0, low=1.0, high=1.0)
+            return _had("reference", BSP, batch_size, 1.0, low=1.0, high=1.0)
         found = self._measured
+        missed = None if found is None else found.missed_batch
+        if missed is not None and batch_size >= missed.batch_size:
+            return _had("fitted", BSP, batch_size, None, low=missed.low)
         if found is None or found.fit is None or batch_size < self.batch_size:
             return _had("assumed", BSP, batch_size, 1.0)
         fit, most = found.fit, found.fit.most
@@ -305,95 +316,3 @@ def given_efficiency(text: str, batch_size: int) -> tuple[Method, int, float]:
         )
     method, batch = method_and_batch(name)
     return method, batch or batch_size, samples
-
-
-def epochs_to(losses: Sequence[float | None], target: float) -> float | None:
-    """Returns the epochs after which the loss first was at a target; None: it never was.
-
-    Between the last validation above it and the first one at it, the loss's logarithm is taken to
-    fall evenly; nobody knows where the first epoch began, so it counts whole.
-
-    Args:
-        losses: of the validation after each epoch; None: NaN or infinite.
-        target: of them.
-    """
-    for at, loss in enumerate(losses):
-        if loss is None or loss > target:
-            continue
-        before = losses[at - 1] if at else None
-        if before is None or min(loss, target) <= 0 or loss == target:
-            return float(at + 1)
-        return at + math.log(before / target) / math.log(before / loss)
-    return None
-
-
-def measured_efficiency(
-    method: Method,
-    batch_size: int,
-    workers: int,
-    curves: Sequence[SeedCurve],
-    reference: Sequence[SeedCurve],
-    most_epochs: int,
-) -> Efficiency:
-    """Returns f by the runs of several seeds, each beside bsp's of the same seed.
-
-    f is the geometric mean; its interval is of Student's t, of the logarithms.
-
-    Args:
-        method: of the runs.
-        batch_size: of the runs.
-        workers: of the runs.
-        curves: of the runs.
-        reference: bsp's at the job's batch size, of the same seeds.
-        most_epochs: that runs could have.
-    """
-    of_bsp = [one.epochs for one in reference]
-    assert all(of_bsp), "the target is what bsp reached with each seed"
-    bsp = {one.seed: one.epochs or math.inf for one in reference}
-    made = Efficiency(
-        method=str(method),
-        batch_size=batch_size,
-        samples=None,
-        low=most_epochs / max(bsp.values()),
-        how="measured",
-        workers=workers,
-        curves=tuple(curves),
-    )
-    ratios = [one.epochs / bsp[one.seed] for one in curves if one.epochs is not None]
-    if len(ratios) < len(curves):
-        return made
-    logs = [math.log(one) for one in ratios]
-    mean = fmean(logs)
-    if len(logs) > 1:
-        variance = sum((one - mean) ** 2 for one in logs) / (len(logs) - 1)
-        far = _T_90[min(len(logs) - 1, len(_T_90)) - 1] * math.sqrt(variance / len(logs))
-        low, high = math.exp(mean - far), math.exp(mean + far)
-    else:
-        # Within the epochs whose validations lie around it.
-        mine, others = curves[0].epochs or 0.0, reference[0].epochs or 1.0
-        low = max(1.0, math.ceil(mine) - 1) / math.ceil(others)
-        high = math.ceil(mine) / max(1.0, math.ceil(others) - 1)
-    if curves is reference:
-        low = high = 1.0
-    return replace(made, samples=math.exp(mean), low=low, high=high)
-
-
-def noise_fit(batches: Mapping[int, float], reference: int) -> NoiseFit | None:
-    """Returns S(B) through what was measured, by least squares of f's relative errors.
-
-    f(B) - 1 = (B - B_job) x, with x = 1 / (B_job + B_noise), from 0 to 1 / B_job: that is one
-    coefficient, as f is 1 at B_job.
-
-    Args:
-        batches: f by batch size, of those that reached the target.
-        reference: B_job.
-    """
-    others = {batch: f for batch, f in batches.items() if batch != reference}
-    if not others:
-        return None
-    over = sum(((b - reference) / f) ** 2 for b, f in others.items())
-    x = sum((b - reference) * (f - 1) / f**2 for b, f in others.items()) / over
-    x = min(max(x, 0.0), 1 / reference)
-    found = NoiseFit(noise=1 / x - reference if x else None, error=0.0, most=max(batches))
-    errors = [(found.samples(b, reference) / f - 1) ** 2 for b, f in others.items()]
-    return replace(found, error=math.sqrt(fmean(errors)))

@@ -26,10 +26,8 @@ from dayfly.planning.efficiency import (
     Convergence,
     Efficiency,
     SeedCurve,
-    epochs_to,
-    measured_efficiency,
-    noise_fit,
 )
+from dayfly.planning.short_runs import epochs_to, measured_efficiency, noise_fit
 from dayfly.runs import launch
 from dayfly.runs.api import overridden
 from dayfly.runs.display import Display
