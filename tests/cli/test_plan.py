@@ -20,7 +20,7 @@ from dayfly.cli.choice_flags import CHOICE
 from dayfly.planning.catalogued import over_store
 from dayfly.planning.choose.pipelines.merging import Merging
 from dayfly.planning.plan import Plan
-from dayfly.planning.profile import profile_text
+from dayfly.planning.profile import Profile, profile_text
 from tests.choose.lambda_by_hand import job
 from tests.choose.test_from_profile import LAMBDA
 from tests.cli import command
@@ -196,6 +196,12 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
         (["--memory", "512"], "has no functions of 512 MiB: it has 1024 MiB, 2048 MiB, 4096 MiB"),
         (["--workers", "0"], "--workers 0: give 1 to 10000"),
         (["--batch-size", "0"], "--batch-size 0: give a whole number from 1"),
+        (["--batch-size", "64,0"], "--batch-size 0: give a whole number from 1"),
+        (
+            ["--sync", "local-sgd:8", "--most-batch-size", "512"],
+            "--most-batch-size 512: the batch is chosen of bsp and hap",
+        ),
+        (["--efficiency", "bsp=1.3"], "all is compared with that"),
         (["--micro-batches", "x"], "--micro-batches 'x' is no list of whole numbers"),
         (["--time-limit", "0"], "--time-limit 0: give seconds above 0"),
         (["--flops-per-vcpu", "38.5"], "--flops-per-vcpu is for a job on a platform of the"),
@@ -212,6 +218,26 @@ def test_what_cannot_be_is_refused(
     assert words in done.stderr
     assert words in command.last_json(done.stdout)["error"]
     assert not (tmp_path / "plan.json").exists()
+
+
+def test_a_job_is_measured_at_the_largest_batch_and_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+
+    def profile(whole: Any, *rest: object, **more: object) -> Profile:
+        measured.append(whole.batch_size)
+        return job(6, batch_size=whole.batch_size)
+
+    monkeypatch.setattr("dayfly.runs.profiling.measuring.profile", profile)
+    file = tmp_path / "small_job.py"
+    file.write_text("from tests.profiling.jobs import job\n\njob = job()\n")
+    asked = ("--memory", 1024, "--batch-size", "128,256")
+    done = plan(file, "--platform", "local", *asked, "--workers", 4, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert measured == [256]
+    notes = command.last_json(done.stdout)["notes"]
+    assert any("bsp@128, bsp@256: assumes as many samples as bsp at batch 64" in x for x in notes)
 
 
 def test_the_nearest_plan_and_what_binds_are_said(profile: Path, tmp_path: Path) -> None:

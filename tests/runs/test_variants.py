@@ -166,6 +166,41 @@ def test_a_free_batch_ends_where_it_converges_as_well() -> None:
     assumed = variants([profile(None)], PlanQuery(most_batch_size=500))
     assert [one.most_batch_size for one in assumed.asked] == [500]
     assert any(note.startswith("batches up to 500 assume as many") for note in assumed.notes)
+    # Of another method alone was measured: nothing says that a larger batch is worse.
+    local = variants([profile(of(local=1.25))], PlanQuery(most_batch_size=500))
+    assert [one.most_batch_size for one in local.asked] == [500]
+    assert any(note.startswith("batches up to 500 assume as many") for note in local.notes)
+    well = variants([profile(of(b128=1.05))], PlanQuery(most_batch_size=500))
+    assert [one.most_batch_size for one in well.asked] == [500]
+    assert any(note.startswith("batches above 128 up to 500 assume") for note in well.notes)
+
+
+def test_a_variant_that_is_asked_for_twice_is_planned_once() -> None:
+    twice = ("nesterov:20", "bsp", "local-sgd:20+nesterov")
+    found = variants([profile()], PlanQuery(methods=twice, batch_sizes=(64, 128, 64)))
+    assert [(one.methods, one.batch_size) for one in found.asked] == [
+        (("nesterov:20",), 64),
+        (("bsp",), 64),
+        (("nesterov:20",), 128),
+        (("bsp",), 128),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (("@64=1.3",), "bsp@64=1.3: all is compared with that"),
+        (("@512=1.3",), "no plan has batch 512: add it to --batch-size"),
+        (("bsp=1.3",), "all is compared with that"),
+        (("local-sgd:8@512=1",), "no plan has batch 512"),
+    ],
+)
+def test_an_efficiency_of_no_plan_is_refused(given: tuple[str, ...], why: str) -> None:
+    asked = PlanQuery(methods=("bsp", "local-sgd:8"), efficiencies=given, batch_sizes=(64, 128))
+    with pytest.raises(RequestError, match=why):
+        variants([profile()], asked)
+    used = ("local-sgd:8=1.2", "@128=1.1", "local-sgd:8@128=1.3")
+    assert variants([profile()], replace(asked, efficiencies=used)).asked
 
 
 @pytest.mark.parametrize(
@@ -212,6 +247,9 @@ def test_a_method_of_two_workers_where_there_is_one(
         {"batch_sizes": (0,)},
         {"batch_size": 64, "batch_sizes": (64,)},
         {"efficiencies": ("local-sgd:8",)},
+        {"efficiencies": ("local-sgd:8=1.3",)},  # which is not among the methods
+        {"methods": ("local-sgd:8", "nesterov:20"), "most_batch_size": 512},
+        {"batch_size": 0},
     ],
 )
 def test_queries_that_cannot_be(asked: dict[str, object]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import dollars, number
 from dayfly.planning.choose.pipelines.merging import Merging
 from dayfly.planning.intervals import how_sure
-from dayfly.planning.profile import read_profile
+from dayfly.planning.profile import Profile, read_profile
 from dayfly.runs.choosing.choice import (
     Choice,
     PaperChoice,
@@ -202,15 +203,18 @@ def _targets(
     from dayfly.runs.api import of_one_batch, overridden
     from dayfly.runs.shipping import load_job_file
 
-    job, batch = load_job_file(jobs[0]), asked.batch_size or max(asked.batch_sizes, default=None)
+    job = load_job_file(jobs[0])
+    one = of_one_batch(job, asked.largest_batch)
     if local:
-        return (_measured(overridden(job, batch_size=batch), jobs[0], flags, asked, known),)
-    return targets_of_job(of_one_batch(job, batch), jobs[0].stem, query)
+        largest = overridden(job, batch_size=asked.largest_batch)
+        measured = _measured(largest, jobs[0], flags, asked)
+        # It was measured up to the largest batch, and plans compare samples with the job's own.
+        batch = {"batch_size": one.batch_size, "batch_per_worker": one.batch_per_worker}
+        return (Target.of(replace(measured, **batch), known),)
+    return targets_of_job(one, jobs[0].stem, query)
 
 
-def _measured(
-    job: Any, file: Path, flags: Mapping[str, Any], asked: PlanQuery, known: Catalogue
-) -> Target:
+def _measured(job: Any, file: Path, flags: Mapping[str, Any], asked: PlanQuery) -> Profile:
     """On this machine, under the limits of a platform that it imitates."""
     from dayfly.runs.api import checked_settings
     from dayfly.runs.display import Lines, StandardError
@@ -228,7 +232,7 @@ def _measured(
     for size in asked.memory_mib:
         checked_settings(**settings, memory_mib=size)
     note = Lines(StandardError()).note
-    profile = measuring.profile(
+    return measuring.profile(
         job,
         checked_settings(**settings),
         asked.memory_mib,
@@ -238,7 +242,6 @@ def _measured(
         told=note,
         note=note,
     )
-    return Target.of(profile, known)
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -28,7 +28,10 @@ CONVERGENCE: Mapping[str, Flag] = {
     ),
     "seeds": Flag(int, "Short runs of each method and batch size.", "3"),
     "tolerance": Flag(
-        float, "Samples, over bsp's less 1, within which a batch converges as well.", "0.1"
+        float,
+        "As a share, how many more samples than bsp a batch or a method may take, so that it "
+        "counts as converging as well.",
+        "0.1",
     ),
     "short_time": Flag(
         str,

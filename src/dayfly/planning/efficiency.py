@@ -182,28 +182,31 @@ class Convergence:
     took_s: float = 0.0
 
     @property
+    def _larger(self) -> list[Efficiency]:
+        """Bsp at batch sizes above the job's, by size."""
+        bsp = (one for one in self.measured if one.method == str(BSP))
+        larger = (one for one in bsp if one.batch_size > self.batch_size)
+        return sorted(larger, key=lambda one: one.batch_size)
+
+    @property
     def missed_batch(self) -> Efficiency | None:
         """Bsp at the smallest batch size above the job's that did not reach the target."""
-        missed = [
-            one
-            for one in self.measured
-            if one.method == str(BSP) and one.samples is None and one.batch_size > self.batch_size
-        ]
-        return min(missed, key=lambda one: one.batch_size, default=None)
+        return next((one for one in self._larger if one.samples is None), None)
+
+    @property
+    def worse_batch(self) -> int | None:
+        """The smallest batch size above the job's at which bsp does not converge as well."""
+        most = 1 + self.tolerance
+        worse = (one for one in self._larger if one.samples is None or one.samples > most)
+        return next((one.batch_size for one in worse), None)
 
     @property
     def largest_batch(self) -> int:
         """The largest batch size of bsp that converges as well: it and all smaller measured ones,
         from the job's on, take samples within the tolerance."""
-        largest = self.batch_size
-        own = [one for one in self.measured if one.method == str(BSP)]
-        for one in sorted(own, key=lambda one: one.batch_size):
-            if one.batch_size < self.batch_size:
-                continue
-            if one.samples is None or one.samples > 1 + self.tolerance:
-                break
-            largest = one.batch_size
-        return largest
+        worse = self.worse_batch or math.inf
+        as_well = [one.batch_size for one in self._larger if one.batch_size < worse]
+        return max(as_well, default=self.batch_size)
 
 
 @dataclass(frozen=True, kw_only=True)

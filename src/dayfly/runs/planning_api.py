@@ -180,7 +180,7 @@ def chosen(
         known=known,
     )
     if isinstance(job, Job):
-        places = targets_of_job(of_one_batch(job, asked.batch_size), "job", query)
+        places = targets_of_job(of_one_batch(job, asked.largest_batch), "job", query)
     else:
         profile = job if isinstance(job, Profile) else read_profile(Path(job))
         places = targets_of_profiles([profile], query)

@@ -73,8 +73,8 @@ class JobSpec:
         """Of a job. Raises RequestError for one whose batch size changes by epoch."""
         if len(set(job.batch_sizes)) > 1:
             raise RequestError(
-                "the job's batch size changes by epoch, and profiles and plans have one: give "
-                "--batch-size, or train it without a plan"
+                "the job's batch size changes by epoch, and profiles and plans have one: give a "
+                "batch_size (--batch-size), or train it without a plan"
             )
         return cls(
             batch_size=job.batch_size,

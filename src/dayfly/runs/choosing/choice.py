@@ -278,7 +278,7 @@ def choice_of(
         candidates = [with_settings(one, {**one.own, **asked.ends}) for one in candidates]
     several_ways = len(choosing.asked) > 1
     notes = [
-        f"{target}, {variant.methods[0] if several_ways else planner}: {why}"
+        f"{target}, {_way(variant) if several_ways else ''}{planner}: {why}"
         for (variant, target), one in zip(product(choosing.asked, targets), found, strict=True)
         for planner, why in one.refused.items()
     ]
@@ -316,6 +316,12 @@ def choice_of(
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
     )
+
+
+def _way(variant: PlanQuery) -> str:
+    """A variant before its planners' words."""
+    batch = "" if variant.batch_size is None else f"@{variant.batch_size}"
+    return f"{variant.method}{batch}, "
 
 
 def _proposed(

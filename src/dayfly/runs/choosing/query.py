@@ -126,6 +126,15 @@ TIME_LIMIT_S = 10.0
 MICRO_SAMPLES = 4
 
 
+def frees_batch(method: Method) -> bool:
+    """Returns whether the batch may be chosen, too: FasDL's problem is of bsp and of hap.
+
+    Args:
+        method: that is planned.
+    """
+    return method == BSP or method.protocol.staleness > 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanQuery:
     """What a choice is among, beside the targets.
@@ -195,14 +204,24 @@ class PlanQuery:
         self.merging()
         if not self.methods:
             raise RequestError("--sync: give a method at least, such as bsp")
-        for name in self.methods:
-            Method.parse(name, planned=True)
+        ways = self.ways  # names of methods are read
+        if self.most_batch_size is not None and not any(map(frees_batch, ways)):
+            raise RequestError(
+                f"--most-batch-size {self.most_batch_size}: the batch is chosen of bsp and hap: "
+                "add one of them to --sync, or give --batch-size N,N"
+            )
         for text in self.efficiencies:
-            given_efficiency(text, 1)
+            method = given_efficiency(text, 1)[0]
+            if method != BSP and not any(one.allows(method) for one in ways):
+                raise RequestError(
+                    f"--efficiency {text}: no plan is of {method}: add it to --sync, or leave it "
+                    "out"
+                )
         if self.batch_size is not None and self.batch_sizes:
             raise RequestError("batch_size is one, and batch_sizes are several: give one of them")
-        if min(self.batch_sizes, default=1) < 1:
-            raise RequestError("--batch-size: give whole numbers from 1")
+        for size in (1 if self.batch_size is None else self.batch_size, *self.batch_sizes):
+            if size < 1:
+                raise RequestError(f"--batch-size {size}: give a whole number from 1")
         Settings(**self.ends)
         if self.reaching is not None and (self.most_batch_size is not None or self.batch_sizes):
             raise RequestError(
@@ -211,9 +230,19 @@ class PlanQuery:
             )
 
     @property
+    def largest_batch(self) -> int | None:
+        """The largest batch size of those that are named; None: the job's own."""
+        return self.batch_size or max(self.batch_sizes, default=None)
+
+    @property
+    def ways(self) -> tuple[Method, ...]:
+        """The methods to choose among, each once."""
+        return tuple(dict.fromkeys(Method.parse(name, planned=True) for name in self.methods))
+
+    @property
     def method(self) -> Method:
         """The one that is planned now, of a choice among one."""
-        return Method.parse(self.methods[0], planned=True)
+        return self.ways[0]
 
     @property
     def ends(self) -> dict[str, Any]:

@@ -15,13 +15,14 @@ and says so; what did not reach the loss when it was measured is left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from dayfly.errors import RequestError
 from dayfly.planning.efficiency import Efficiencies, Efficiency, given_efficiency
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.candidate import Candidate
-from dayfly.runs.choosing.query import PlanQuery
+from dayfly.runs.choosing.query import PlanQuery, frees_batch
 from dayfly.runs.plans import JobSpec
 from dayfly.specs.methods import BSP, Method
 
@@ -87,14 +88,22 @@ def variants(profiles: Sequence[Profile], asked: PlanQuery) -> Variants:
     known = Efficiencies(batch_size=job, convergence=has.convergence, given=given)
     each: list[PlanQuery] = []
     found: list[Efficiency] = []
-    for batch in asked.batch_sizes or (asked.batch_size,):
-        for name in dict.fromkeys(asked.methods):
-            method = Method.parse(name, planned=True)
+    batches = dict.fromkeys(asked.batch_sizes or (asked.batch_size,))
+    _check_given(known, asked, {one or wanted.batch_size for one in batches})
+    for batch in batches:
+        for method in asked.ways:
             found += known.each(method, batch or wanted.batch_size)
             if found[-1].samples is not None:
-                epochs = found[-1].epochs(wanted.epochs, known.tolerance)
-                one = replace(asked, batch_size=batch, batch_sizes=(), methods=(name,))
-                each.append(replace(one, epochs=epochs))
+                one = replace(
+                    asked,
+                    batch_size=batch,
+                    batch_sizes=(),
+                    methods=(str(method),),
+                    efficiencies=(),
+                    epochs=found[-1].epochs(wanted.epochs, known.tolerance),
+                    most_batch_size=asked.most_batch_size if frees_batch(method) else None,
+                )
+                each.append(one)
     notes = _words(found, known, wanted.epochs)
     if not each:
         raise RequestError("no plan: " + "; ".join(notes))
@@ -105,6 +114,27 @@ def variants(profiles: Sequence[Profile], asked: PlanQuery) -> Variants:
         )
     each = [_bounded(one, known, notes) for one in each]
     return Variants(asked=tuple(each), notes=tuple(notes), known=known, epochs=wanted.epochs)
+
+
+def _check_given(known: Efficiencies, asked: PlanQuery, batches: AbstractSet[int]) -> None:
+    """Raises RequestError for a given efficiency that no plan of these batch sizes has."""
+    most = 0
+    if any(map(frees_batch, asked.ways)):
+        most = asked.most_batch_size or 0
+    if any(method.protocol.staleness for method in asked.ways):
+        most = max(most, *batches)  # the batch of hap is free up to them
+    for method, batch, samples in known.given:
+        if (method, batch) == (BSP, known.batch_size) and samples != 1:
+            raise RequestError(
+                f"--efficiency {method}@{batch}={samples:g}: all is compared with that, which has "
+                "1: give a method's, or another batch size's such as "
+                f"@{2 * known.batch_size}={samples:g}"
+            )
+        if batch not in batches and batch > most and batch != known.batch_size:
+            raise RequestError(
+                f"--efficiency {method}@{batch}={samples:g}: no plan has batch {batch}: add it to "
+                "--batch-size, or leave it out"
+            )
 
 
 def _words(found: Sequence[Efficiency], known: Efficiencies, epochs: int) -> list[str]:
@@ -143,7 +173,7 @@ def _more(known: Efficiencies, asked: PlanQuery) -> list[str]:
             f"the profile's convergence is beside batch {known.convergence.batch_size}, and "
             f"nothing is known beside batch {known.batch_size}"
         ]
-    looked = [BSP, *(Method.parse(name, planned=True) for name in asked.methods)]
+    looked = [BSP, *asked.ways]
     reached = [one for one in known.convergence.measured if one.samples is not None]
     methods = [
         one.method
@@ -167,15 +197,16 @@ def _bounded(asked: PlanQuery, known: Efficiencies, notes: list[str]) -> PlanQue
     most, found = asked.most_batch_size, known.convergence
     if most is None:
         return asked
-    if asked.method != BSP and not asked.method.protocol.staleness:
-        return replace(asked, most_batch_size=None)  # FasDL's problem is of these two
-    if found is None or found.batch_size != known.batch_size:
-        notes.append(
-            f"batches up to {most} assume as many samples as batch {known.batch_size}, which "
-            "nobody measured: profile the job with --convergence bsp"
-        )
+    of_job = found is not None and found.batch_size == known.batch_size
+    if found is not None and of_job and found.largest_batch >= most:
         return asked
-    if found.largest_batch >= most:
+    if found is None or not of_job or found.worse_batch is None:
+        largest = found.largest_batch if found is not None and of_job else known.batch_size
+        above = f"above {largest} " if largest > known.batch_size else ""
+        notes.append(
+            f"batches {above}up to {most} assume as many samples as batch {known.batch_size}, "
+            "which nobody measured: profile the job with --convergence bsp"
+        )
         return asked
     notes.append(
         f"the batch is free up to {found.largest_batch}, the largest that was measured to converge "

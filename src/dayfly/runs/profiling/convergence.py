@@ -60,7 +60,8 @@ class ConvergenceQuery:
         epochs: of bsp at the job's batch size; None: the job's.
         max_time_s: for all runs together; None: any.
         workers: of each run.
-        tolerance: of the samples, within which a batch or a method converges as well.
+        tolerance: as a share, how many more samples than bsp a batch or a method may take, so that
+            it counts as converging as well.
     """
 
     wanted: tuple[tuple[Method, int | None], ...]
