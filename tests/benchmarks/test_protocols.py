@@ -36,15 +36,18 @@ def test_a_step_is_what_computing_and_the_all_reduce_take() -> None:
         abilities=Abilities(in_flight=4),
         **LINK,
     )
-    assert step_s(exchange, [1.0] * 4, **LINK) == pytest.approx(1 + alone.virtual_s, rel=1e-3)
+    took = step_s([exchange], [1.0] * 4, **LINK)
+    assert took == pytest.approx(1 + alone.virtual_s, rel=1e-3)
+    another = step_s([exchange, Exchange.empty(4)], [1.0] * 4, **LINK)
+    assert another == pytest.approx(took + 4 * 0.02, rel=1e-3), "put, get, put and get once more"
 
 
 def test_a_worker_that_lags_waits_for_nobody() -> None:
     """The aggregator takes 3 parts and puts the sum; another computes longer, puts 1, takes 1."""
     exchange = Exchange(length=1_000_000)  # 0.4 s a way
     slow = [1.0, 3.0, 3.0, 3.0]
-    waits = step_s(exchange, slow, aggregators=1, **LINK)
-    lags = step_s(exchange, slow, aggregators=1, lag=True, **LINK)
+    waits = step_s([exchange], slow, aggregators=1, **LINK)
+    lags = step_s([exchange], slow, aggregators=1, lag=True, **LINK)
     assert lags == pytest.approx(3.0 + 0.4 + 0.4 + 2 * 0.02, rel=1e-3)
     assert waits == pytest.approx(3.0 + 0.4 + 3 * 0.4 + 0.4 + 0.4 + 4 * 0.02, rel=1e-2)
 

@@ -93,7 +93,7 @@ def _rows(runs: Runs, seeds: Sequence[int], methods: Sequence[Method]) -> list[J
     for method in methods:
         steps_s = [
             step_s(
-                exchange,
+                [exchange],
                 [compute_s] * n,
                 bytes_per_s=1e6 * link.mb_per_s,
                 latency_s=link.latency_ms / 1e3,
