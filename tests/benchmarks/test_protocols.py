@@ -14,12 +14,13 @@ from benchmarks.parts.predictions import AllReduce
 from benchmarks.parts.protocols import hybrid
 from benchmarks.parts.protocols.beside import Link, Method, compare, tables
 from benchmarks.parts.protocols.trained import Runs, Task, Trained
-from benchmarks.parts.protocols.virtual import Exchange, step_s
+from benchmarks.parts.protocols.virtual import Exchange, step_s, streamed_s
 from rich.console import Console
 
 from benchmarks import protocols
 from dayfly.cli.demo import demo_job
 from dayfly.errors import RequestError
+from dayfly.specs.streaming import Streaming
 from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.keys import HEADER_BYTES
 from tests.benchmarks.left import scratch
@@ -40,6 +41,23 @@ def test_a_step_is_what_computing_and_the_all_reduce_take() -> None:
     assert took == pytest.approx(1 + alone.virtual_s, rel=1e-3)
     another = step_s([exchange, Exchange.empty(4)], [1.0] * 4, **LINK)
     assert another == pytest.approx(took + 4 * 0.02, rel=1e-3), "put, get, put and get once more"
+
+
+def test_a_streamed_sum_takes_what_is_longer_than_the_steps_beside_it() -> None:
+    whole = Exchange(length=1_400_000)
+    sum_s = step_s([whole], [0.0] * 4, **LINK)
+
+    def epoch_s(exchanges: list[Exchange], streaming: Streaming, compute_s: float) -> float:
+        each = [compute_s] * 4
+        return streamed_s(exchanges, streaming, each, k=4, rounds=3, **LINK)
+
+    assert epoch_s([whole], Streaming(overlap=0), 1.0) == pytest.approx(3 * (4 + sum_s))
+    half = replace(whole, length=whole.length // 2)
+    half_s = step_s([half], [0.0] * 4, **LINK)
+    hidden = epoch_s([half, half], Streaming(fragments=2), 1.0)
+    assert hidden == pytest.approx(3 * 4 + half_s), "at the epoch's end the last one is waited for"
+    late = epoch_s([whole], Streaming(overlap=3), 0.01)
+    assert late == pytest.approx(4 * 0.01 + 2 * (sum_s + 0.01) + sum_s), "one step is beside none"
 
 
 def test_a_worker_that_lags_waits_for_nobody() -> None:
@@ -88,6 +106,8 @@ def test_the_hybrid_protocol_stands_beside_scatter_reduce(
     page = io.StringIO()
     Console(file=page, width=80).print(hybrid.table(rows, 4))
     assert "…" not in page.getvalue(), "it fits into a terminal"
+    of_three = [row["method"] for row in hybrid.measure(Runs(None, tmp_path, 3), [0])]
+    assert of_three == ["scatter-reduce", "k-reduce K 1", "hap K 1"], "no row is there twice"
 
 
 def _came(losses: list[float], bytes_up: int) -> Trained:

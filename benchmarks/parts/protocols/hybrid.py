@@ -69,7 +69,8 @@ def _methods(workers: int) -> list[Method]:
     """LambdaML's two sums, k-reduce with half of the workers, and the hybrid protocol."""
     made = [_method("scatter-reduce", 0, _RATE["bsp"], "scatter-reduce")]
     for how, rate in (("k-reduce", _RATE["bsp"]), ("hap", _RATE["hap"])):
-        made += [_method(how, k, rate, f"{how} K {k}") for k in (1, workers // 2)]
+        several = dict.fromkeys((1, workers // 2))
+        made += [_method(how, k, rate, f"{how} K {k}") for k in several]
     return made
 
 
