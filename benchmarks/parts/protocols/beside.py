@@ -3,20 +3,21 @@
 The target is a hundredth above the least validation loss that the plain method comes to with the
 same seed, for both. Seconds up to it are in virtual time: rounds up to it, each with its exchanges,
 whose messages are as long as the run's were on average. CPU time of compressing and of the outer
-optimizer is on no side.
+optimizer is on no side. Sums that are streamed are beside steps: see `virtual.streamed_s`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts.protocols.trained import Runs, Task, Trained
-from benchmarks.parts.protocols.virtual import Exchange, step_s
+from benchmarks.parts.protocols.trained import Runs, Task, Trained, fragment_sizes
+from benchmarks.parts.protocols.virtual import Exchange, step_s, streamed_s
 from benchmarks.parts.spread import columns, number, shown, spread
+from dayfly.specs.streaming import Streaming
 
 Json = dict[str, Any]
 #: How much above the plateau the target is.
@@ -71,6 +72,37 @@ class Method:
         """
         return "outer" in self.settings and "compress" in self.settings
 
+    @property
+    def streaming(self) -> Streaming | None:
+        """How outer gradients are streamed; None: they are not."""
+        return Streaming.of(self.settings.get("fragments"), self.settings.get("overlap"))
+
+    def round_s(
+        self, runs: Runs, exchange: Exchange, came: Trained, compute_s: float, link: Link
+    ) -> float:
+        """Returns seconds of a round in virtual time; of a streamed one on average of an epoch.
+
+        Args:
+            runs: of the workers.
+            exchange: of all that a round sums, with messages as they were.
+            came: of the run.
+            compute_s: of a worker, in a step.
+            link: of each worker.
+        """
+        rest = [Exchange.empty(runs.workers)] * self.rests
+        way = {"bytes_per_s": 1e6 * link.mb_per_s, "latency_s": link.latency_ms / 1e3}
+        if self.streaming is None:
+            return step_s([exchange, *rest], [self.k * compute_s] * runs.workers, **way)
+        sizes = fragment_sizes(self.task.make(runs.scratch), self.streaming)
+        fragments = [replace(exchange, length=length) for length in sizes]
+        rounds, left = divmod(came.steps, len(came.losses) * self.k)
+        assert not left, "an epoch has whole rounds"
+        each = [compute_s] * runs.workers
+        epoch_s = streamed_s(
+            [*fragments, *rest], self.streaming, each, k=self.k, rounds=rounds, **way
+        )
+        return epoch_s / rounds
+
     def train(self, runs: Runs, seed: int) -> Trained:
         """Returns what a run came to."""
         how = {"collective": _COLLECTIVE, **self.settings}
@@ -123,8 +155,8 @@ def compare(
                 "epoch": epoch,
             }
             if epoch is not None:
-                way = _way(one, ours, runs.workers, epoch, elements, compute_s, links)
-                other = _way(plain, whole, runs.workers, at, elements, compute_s, links)
+                way = _way(one, ours, runs, epoch, elements, compute_s, links)
+                other = _way(plain, whole, runs, at, elements, compute_s, links)
                 row |= {"up_mb": way.up_bytes / 1e6, "fewer": other.up_bytes / way.up_bytes}
                 for number_, _ in enumerate(links):
                     row[f"seconds_{number_}"] = way.seconds[number_]
@@ -137,7 +169,7 @@ def compare(
 def _way(
     method: Method,
     came: Trained,
-    workers: int,
+    runs: Runs,
     epoch: int,
     elements: int,
     compute_s: float,
@@ -148,21 +180,10 @@ def _way(
     up_bytes = came.up_bytes[epoch - 1] if method.varies else share * came.bytes_up
     rounds = share * came.steps / method.k
     down_bytes = came.bytes_down * up_bytes / came.bytes_up
-    exchange = Exchange.measured(elements, workers, rounds, up_bytes, down_bytes)
-    exchanges = [exchange]
-    if method.rests:
-        exchanges.append(Exchange.empty(workers))
-    took = [
-        step_s(
-            exchanges,
-            [method.k * compute_s] * workers,
-            bytes_per_s=1e6 * link.mb_per_s,
-            latency_s=link.latency_ms / 1e3,
-        )
-        for link in links
-    ]
+    exchange = Exchange.measured(elements, runs.workers, rounds, up_bytes, down_bytes)
+    took = [method.round_s(runs, exchange, came, compute_s, link) for link in links]
     return _Way(
-        up_bytes=up_bytes / workers,
+        up_bytes=up_bytes / runs.workers,
         seconds=[rounds * one for one in took],
         utilisation=[method.k * compute_s / one for one in took],
     )

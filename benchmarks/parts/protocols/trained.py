@@ -26,7 +26,9 @@ from benchmarks.parts.machine import one_thread
 from benchmarks.parts.spread import say
 from dayfly.errors import RequestError
 from dayfly.job import Job
+from dayfly.specs.streaming import Streaming, sequential
 from dayfly.training.replica import build_model
+from dayfly.training.streaming import layers_of
 
 #: Passes of which the quickest tells what computing takes.
 _PASSES = 15
@@ -107,6 +109,12 @@ class Task:
                 optimizer.step()
                 took.append(time.process_time() - began)
         return min(took)
+
+
+def fragment_sizes(job: Job, streaming: Streaming) -> list[int]:
+    """Returns parameters of each fragment in which a job's outer gradients are streamed."""
+    layers = [sum(one.numel() for one in layer) for layer in layers_of(build_model(job))]
+    return [sum(layers[at] for at in run) for run in sequential(layers, streaming.fragments)]
 
 
 class Runs:

@@ -9,7 +9,7 @@ streaming      |compute t|compute t+1|compute t+2 ...
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dayfly.specs.streaming import Streaming
 from dayfly.wire.collectives.k_reduce import contributing, k_reduce, reading
@@ -38,10 +38,6 @@ class Exchange:
     length: int
     contribution: float = 4.0
     total: float = 4.0
-
-    def parts(self, lengths: Sequence[int]) -> list[Exchange]:
-        """Returns exchanges of these lengths, whose elements are as this one's."""
-        return [replace(self, length=length) for length in lengths]
 
     @classmethod
     def empty(cls, workers: int) -> Exchange:
