@@ -132,12 +132,13 @@ def _local(name: str, rate: float, k: int, **settings: Any) -> Method:
     return _method(name, rate, sync="local-sgd", k=k, **settings)
 
 
-#: Chosen by `choose`, with other seeds than those that are reported.
+#: Chosen by `choose`, with other seeds than those that are reported. F: fragments; T: overlap.
 _RATE = 2e-2
 _CHOSEN = (
     _method(PLAIN, _RATE),
     _local("average k 15", _RATE, 15),
     _local("nesterov k 15", _RATE, 15, **_NESTEROV),
+    _local("nesterov k 15 F 2 T 10", _RATE, 15, **_NESTEROV, fragments=2, overlap=10),
     _local("nesterov k 15 int8", _RATE, 15, **_NESTEROV, compress="int8"),
     _local("nesterov k 15 int4", _RATE, 15, **_NESTEROV, compress="int4"),
     _local("sparseloco k 5 topk:0.05", _RATE, 5, **_SPARSELOCO, compress="topk:0.05"),
@@ -157,7 +158,7 @@ def _choices() -> list[Method]:
             made.append(_local(f"sparseloco topk:{fraction:g} k {k}", _RATE, k, **how))
     for overlap in (5, 10, 14):
         how = {**_NESTEROV, "fragments": 2, "overlap": overlap}
-        made.append(_local(f"nesterov 0.7 0.5 k 15 in 2, {overlap} late", _RATE, 15, **how))
+        made.append(_local(f"nesterov k 15 F 2 T {overlap}", _RATE, 15, **how))
     for k in (15, 30, 60):
         how = {**_NESTEROV, "compress": "int4"}
         made.append(_local(f"nesterov 0.7 0.5 int4 k {k}", _RATE, k, **how))
