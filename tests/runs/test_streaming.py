@@ -12,11 +12,13 @@ import torch
 from safetensors.torch import load_file
 
 import dayfly
+from dayfly.life.checkpoints import latest, read
 from dayfly.life.faults import Fault
 from dayfly.wire.keys import COORDINATOR
-from tests.runs import small
+from dayfly.wire.stores.files import FileStore
+from tests.runs import coordinator, small
 from tests.runs.test_outer import INT8, NESTEROV, WORKERS, K, outer_adam, points, train
-from tests.runs.test_resume import killed, resume
+from tests.runs.test_resume import resume
 
 pytestmark = pytest.mark.long
 
@@ -30,11 +32,11 @@ Undisturbed = Callable[..., dayfly.Run]
 
 @pytest.fixture(scope="module")
 def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """The run with these settings, with nothing in its way."""
+    """The run with these settings, with nothing in its way; time brings no checkpoint."""
 
     @cache
     def run(**how: Any) -> dayfly.Run:
-        return train(data, tmp_path_factory.mktemp("alone"), how)
+        return train(data, tmp_path_factory.mktemp("alone"), how, checkpoint_every_s=1e6)
 
     return run
 
@@ -93,17 +95,35 @@ def test_deaths_beside_exchanges_at_checkpoints_and_ends_of_epochs(
     assert small.bits(run) == small.bits(alone(**ROUNDED))
 
 
+def killed_with_sums(
+    data: Path, directory: Path, how: dict[str, Any], workers: int = WORKERS
+) -> None:
+    """Kill a run once it has its checkpoint before step 8, in which an exchange's sum waits."""
+    coordinator.killed(
+        data=data,
+        run_dir=directory,
+        workers=workers,
+        faults=[Fault(COORDINATOR, 8, "committed")],
+        log_budget_mib=1,
+        **OFTEN,
+        **how,
+    )
+    store = FileStore(directory)
+    made = latest(store)
+    assert made is not None
+    assert made.step == 8
+    _, tensors = read(store, made)
+    assert {name for name in tensors if name.startswith("sum.")} == {"sum.fragment.1", "sum.rest"}
+
+
 @pytest.mark.parametrize("how", [STREAMED, ROUNDED], ids=["plain", "int8"])
 def test_resume_with_sums_that_wait(
     how: dict[str, Any], data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
-    killed(data, tmp_path, [Fault(COORDINATOR, 20, "step")], checkpoint_every_s=1e-4, **how)
-    folder = next((tmp_path / "checkpoint").glob("0*"))
+    killed_with_sums(data, tmp_path, how)
     for name, other in (("fragments", 3), ("overlap", 3)):
         with pytest.raises(dayfly.RequestError, match="goes on as it began"):
             dayfly.resume(tmp_path, progress=False, **{name: other})
-    shared = [name for part in folder.glob("part-*") for name in load_file(part)]
-    assert (int(folder.name) % 9 == 0) != any(name.startswith("sum.") for name in shared)
     assert resume(tmp_path)["status"] == "done"
     assert small.bits(tmp_path) == small.bits(alone(**how))
 
@@ -142,6 +162,18 @@ def test_lives_that_end_hand_over_between_rounds(
         one for one in small.events(run.directory, "coordinator") if one["kind"] == "invoked"
     ]
     assert len(invoked) > WORKERS
+
+
+@pytest.mark.parametrize(("before", "then"), [(2, 1), (1, 2)])
+def test_another_number_of_workers_goes_on_with_sums_that_wait(
+    before: int, then: int, data: Path, tmp_path: Path
+) -> None:
+    """One worker has no codec, and the same exchanges."""
+    killed_with_sums(data, tmp_path, ROUNDED, before)
+    run = dayfly.resume(tmp_path, workers=then, progress=False)
+    assert run.result.status == "done"
+    assert run.result.steps == small.STEPS
+    assert run.history[-1]["val_accuracy"] > 0.8
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -13,7 +15,7 @@ from dayfly.training.moves import Moves
 from dayfly.training.outer import outer_optimizer
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.streaming import StreamedGradients, check_fragments, layers_of
-from dayfly.wire.codec import CODECS
+from dayfly.wire.codec import CODECS, Codec
 from tests.training.jobs import job, with_batch_norm
 
 
@@ -85,6 +87,7 @@ def test_the_buffer_is_cut_into_exchanges(codec: str | None) -> None:
         CODECS[codec]() if codec else None,
         (lambda own, residual: None) if codec else None,
         streaming=Streaming(fragments=2),
+        apart=codec is not None,
     )
     assert [sum(p.numel() for p in one) for one in made.fragments] == [112, 32 + 68]
     rest = 16 + 16 + 1 + 3 + 2  # BatchNorm's statistics and count, numbers, wishes
@@ -104,3 +107,31 @@ def test_what_a_round_measured_is_read_without_applying_anything() -> None:
     before = [p.clone() for p in replica.model.parameters()]
     assert made.told == ([0.25, 0.5], Wishes(stop=True))
     assert all(torch.equal(*pair) for pair in zip(before, replica.model.parameters(), strict=True))
+
+
+def test_sums_that_wait_go_on_whatever_the_codec_and_what_steps_log() -> None:
+    """As after another number of workers, or with a job whose steps log other values."""
+    asked = job(model=with_batch_norm)
+
+    def made(numbers: int, codec: Codec | None, feed_back: Any) -> StreamedGradients:
+        replica = Replica(asked)
+        outer = outer_optimizer(Outer(), asked, replica.model)
+        cut = Streaming(fragments=2)
+        return StreamedGradients(
+            replica, numbers, outer, codec, feed_back, streaming=cut, apart=True
+        )
+
+    two = made(3, CODECS["int8"](), lambda own, residual: None)
+    two.begin()
+    for number, (buffer, _) in enumerate(two.parts):
+        buffer.copy_(torch.arange(len(buffer)) + 1000 * number)
+    sums = two.sums([1, 2])
+    assert {name: len(one) for name, one in sums.items()} == {
+        "sum.fragment.1": 100,
+        "sum.rest": 33,  # BatchNorm's statistics and count
+    }
+    one = made(5, None, None)
+    one.begin_from({}, sums, [1, 2])
+    assert one.last == two.last == 2
+    again = one.sums([1, 2])
+    assert all(torch.equal(sums[name], again[name]) for name in sums)

@@ -3,8 +3,9 @@
 `specs.streaming` has the formulas and the schedule. A worker's flat buffer is cut into exchanges:
 
     | fragment 0 | fragment 1 | ... | fragment P-1 | moves of buffers | measured | weight, wishes |
-    |     0      |     1      |     |       P-1    |  P, if fragments travel by a codec; else P-1  |
+    |     0      |     1      |     |       P-1    |  P, if fragments are compressed; else P-1    |
 
+The cut is the same at any number of workers, so sums that wait go on to be applied after a resize.
 An exchange is taken (`take`), summed by whoever calls, and applied (`apply`); meanwhile nobody else
 touches its part of the buffer. Buffers, such as BatchNorm's statistics, are at first where all have
 them; to the sum of all moves each worker adds what its own moved by since they were taken.
@@ -28,8 +29,10 @@ from dayfly.training.state import Tensors, model_tensors
 from dayfly.wire.codec import Codec
 
 #: How names begin: of a worker's own parameters and buffers, of where buffers were when they were
-#: taken, and of sums that wait to be applied.
-_OWN, _TAKEN, _SUM = "own.", "taken.", "sum."
+#: taken, and of sums that wait to be applied: of fragments, by their numbers.
+_OWN, _TAKEN, _FRAGMENT = "own.", "taken.", "sum.fragment."
+#: The sum of all moves of buffers, which waits.
+_REST = "sum.rest"
 #: Of a state, the model.
 _MODEL = "model."
 
@@ -71,6 +74,8 @@ class StreamedGradients(OuterGradients):
     Args:
         replica, numbers, optimizer, codec, feed_back: as of `OuterGradients`.
         streaming: how many fragments, and how late.
+        apart: whether what belongs to no fragment is an exchange of its own, as fragments are
+            compressed; with one worker they are, too, though nothing travels by a codec.
 
     Attributes:
         fragments: parameters of each.
@@ -85,6 +90,7 @@ class StreamedGradients(OuterGradients):
         feed_back: Callable[[torch.Tensor, torch.Tensor], None] | None = None,
         *,
         streaming: Streaming,
+        apart: bool = False,
     ) -> None:
         super().__init__(replica, numbers, optimizer, codec, feed_back)
         self._streaming = streaming
@@ -99,10 +105,10 @@ class StreamedGradients(OuterGradients):
         #: Of each fragment, its parameters' places.
         self._members = [[next(numbers_of) for _ in range(count)] for count in counts]
         self._exchanges = [self.data[span] for span in self._spans]
-        if codec is None:
-            self._exchanges[-1] = self.data[self._spans[-1].start :]
-        else:
+        if apart:
             self._exchanges.append(self.data[bounds[-1] :])
+        else:
+            self._exchanges[-1] = self.data[self._spans[-1].start :]
         self._taken: list[torch.Tensor] = []
 
     @property
@@ -112,9 +118,8 @@ class StreamedGradients(OuterGradients):
 
     @property
     def parts(self) -> tuple[tuple[torch.Tensor, Codec | None], ...]:
-        codecs = [self._codec] * len(self._spans)
-        if self._codec is not None:
-            codecs.append(None)
+        alone = len(self._exchanges) - len(self._spans)
+        codecs = [*[self._codec] * len(self._spans), *[None] * alone]
         return tuple(zip(self._exchanges, codecs, strict=True))
 
     @property
@@ -213,8 +218,16 @@ class StreamedGradients(OuterGradients):
         return found
 
     def sums(self, numbers: Sequence[int]) -> Tensors:
-        """The sums of exchanges that wait to be applied (not copied), equal at all workers."""
-        return {f"{_SUM}{number}": self._exchanges[number] for number in numbers}
+        """The sums of exchanges that wait to be applied (not copied), equal at all workers.
+
+        By what they are of, whatever the exchanges. What was measured, and wishes, are told by then
+        (`told`), so that a job whose steps log other values may go on.
+        """
+        within = [number for number in numbers if number < len(self._spans)]
+        sums = {f"{_FRAGMENT}{number}": self.data[self._spans[number]] for number in within}
+        start = self._spans[-1].stop
+        rest = self.data[start : start + sum(self._buffer_moves.sizes)]
+        return {**sums, _REST: rest} if self.last in numbers else sums
 
     def own(self) -> Tensors:
         """What is this worker's alone: parameters and buffers from which it goes on, residual."""
@@ -236,8 +249,8 @@ class StreamedGradients(OuterGradients):
         """
         self._from = []
         self.begin()
-        for number in waiting:
-            self._exchanges[number].copy_(tensors[f"{_SUM}{number}"])
+        for name, buffer in self.sums(waiting).items():
+            buffer.copy_(tensors[name])
         with torch.no_grad():
             for name, tensor in model_tensors(self._replica.model).items():
                 if (mine := own.get(f"{_OWN}{_MODEL}{name}")) is not None:

@@ -42,8 +42,7 @@ class OuterRounds(LocalSgdRounds):
         self._outer = self._summing(task.outer)(replica, numbers, optimizer, codec, fed_back)
         return self._outer
 
-    @staticmethod
-    def _summing(outer: Outer) -> Callable[..., OuterGradients]:
+    def _summing(self, outer: Outer) -> Callable[..., OuterGradients]:
         """Returns what makes the sum of a round."""
         return OuterGradients
 

@@ -34,6 +34,7 @@ from typing import Any, ClassVar
 
 from dayfly.runs.protocols.base import WorkerContext
 from dayfly.runs.protocols.outer import OuterRounds
+from dayfly.specs.compression import compression
 from dayfly.specs.outer import Outer
 from dayfly.specs.streaming import Streaming
 from dayfly.training.evaluation import HeldOut, Measures
@@ -106,9 +107,10 @@ class StreamingRounds(OuterRounds):
             worker.engine.at_once, thread_name_prefix="dayfly-fragments"
         )
 
-    @staticmethod
-    def _summing(outer: Outer) -> Callable[..., OuterGradients]:
-        return partial(StreamedGradients, streaming=outer.streaming or Streaming())
+    def _summing(self, outer: Outer) -> Callable[..., OuterGradients]:
+        apart = compression(self.worker.task.compress).codec is not None
+        streaming = outer.streaming or Streaming()
+        return partial(StreamedGradients, streaming=streaming, apart=apart)
 
     @staticmethod
     def _names(sums: int) -> Sequence[str]:
@@ -130,15 +132,15 @@ class StreamingRounds(OuterRounds):
     def take(self, step: int) -> Wishes:
         here = self.worker
         here.lifetime.step_begins()
-        self._stored = here.catch_up.stored(step, self._sums)
-        if not here.catch_up.behind:
-            here.room()
-        self._steps.begin_round()
-        self._within = step
-        self._rounds[step] = _Round(began=time.monotonic(), at=time.time())
-        # Its copies would lie beside the gradients, which nobody has between rounds.
-        here.written()
         try:
+            self._stored = here.catch_up.stored(step, self._sums)
+            if not here.catch_up.behind:
+                here.room()
+            self._steps.begin_round()
+            self._within = step
+            self._rounds[step] = _Round(began=time.monotonic(), at=time.time())
+            # Its copies would lie beside the gradients, which nobody has between rounds.
+            here.written()
             for number in here.rounds.steps(step):
                 self._step_alone(number)
                 self._exchange(step, number)
