@@ -136,6 +136,26 @@ def test_spoilt_weights_replace_no_checkpoint(step: int, text: str, tmp_path: Pa
     assert finite
 
 
+@pytest.mark.long
+def test_a_streamed_workers_own_spoilt_weights_replace_no_checkpoint(tmp_path: Path) -> None:
+    """Rounds are of two steps, and one is marked whose layer 0 was exchanged before: neither the
+    outer model nor a sum has NaN before step 4, but what worker 1 goes on with has."""
+    data, _ = marked(tmp_path, 3)
+    streamed = {"sync": "local-sgd", "k": 2, "outer": "nesterov", "fragments": 2, "overlap": 1}
+    with pytest.raises(dayfly.RunFailed) as failure:
+        dayfly.train(
+            job(data, gradient=True),
+            workers=2,
+            run_dir=tmp_path / "run",
+            progress=False,
+            checkpoint_every_s=1e-6,
+            **streamed,
+        )
+    own = "optimizer.state.0.bias.exp_avg holds NaN or infinity before step 4, at worker 1"
+    assert str(failure.value).startswith((own, "the loss became nan in step 4"))
+    assert last_checkpoint(tmp_path / "run") == (0, True)
+
+
 def test_warn_goes_on_and_says_it_once_also_after_a_resume(tmp_path: Path) -> None:
     data, step = marked(tmp_path, 2)
     shown = Noted()

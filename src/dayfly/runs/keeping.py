@@ -38,7 +38,8 @@ class Keeping(Closing):
         task: of the attempt.
         began: when the attempt did, by `time.monotonic()`.
         heartbeats: of the attempt.
-        check_share: called with step and tensors before they are written; may raise.
+        check_share: called with step, tensors, and the rank's own, before they are written; may
+            raise.
 
     Attributes:
         last_step: of the checkpoint that was written last, or read.
@@ -57,7 +58,7 @@ class Keeping(Closing):
         *,
         began: float,
         heartbeats: Heartbeats,
-        check_share: Callable[[int, Tensors], None] = lambda step, share: None,
+        check_share: Callable[[int, Tensors, Tensors], None] = lambda step, share, own: None,
     ) -> None:
         self._task = task
         self._store = store
@@ -156,7 +157,7 @@ class Keeping(Closing):
             own = checkpoints.share_of(Writer(), mine)
 
         def write() -> None:
-            self._check_share(step, share)
+            self._check_share(step, share, own)
             parts = checkpoints.write_share(self._store, step, writer, tree, share, own)
             self._faults.at(step, "written")
             self._lifetime.checkpoint_took(time.monotonic() - began)

@@ -24,6 +24,7 @@ from dayfly.runs.spans import FaultPoints
 from dayfly.runs.task import Task
 from dayfly.training.order import Epochs
 from dayfly.training.state import Tensors, bad_tensor
+from dayfly.training.streaming import OWN
 from dayfly.wire.engine import Engine
 
 _OPERATION = "nan"
@@ -63,7 +64,7 @@ class FiniteWatch:
         self._stops = task.on_nan == STOP_ON_NAN
         self._epochs = epochs
         self._progress = progress
-        self._trained = frozenset(f"model.{name}" for name in trained)
+        self._trained = frozenset(f"{own}model.{name}" for own in ("", OWN) for name in trained)
         self._engine = engine
         self._catch_up = catch_up
         self._reporter = reporter
@@ -96,11 +97,21 @@ class FiniteWatch:
         epoch = self._epochs.epoch(step) + 1
         self._say(step, f"the validation loss became {val_loss} after epoch {epoch}")
 
-    def check_share(self, step: int, share: Tensors) -> None:
-        """Raise NotFiniteError if a checkpoint's share before a step must not replace another."""
-        if self._stops and (name := bad_tensor(share, self._trained)) is not None:
-            what = name.removeprefix("model.")
-            raise NotFiniteError(f"{what} holds NaN or infinity before step {step}: {_ADVICE}")
+    def check_share(self, step: int, share: Tensors, own: Tensors) -> None:
+        """Raise NotFiniteError if a checkpoint's share before a step must not replace another.
+
+        Args:
+            share: of what all workers have alike.
+            own: what this worker alone goes on with.
+        """
+        if not self._stops:
+            return
+        for tensors, at in ((share, ""), (own, _at([self._task.rank]))):
+            if (name := bad_tensor(tensors, self._trained)) is not None:
+                what = name.removeprefix(OWN).removeprefix("model.")
+                raise NotFiniteError(
+                    f"{what} holds NaN or infinity before step {step}{at}: {_ADVICE}"
+                )
 
     def _say(self, step: int, text: str) -> None:
         if self._stops:

@@ -172,7 +172,7 @@ class Worker:
             self._reporter,
             self._spans,
             began=began,
-            check_share=lambda step, share: self._watch.check_share(step, share),
+            check_share=lambda step, *tensors: self._watch.check_share(step, *tensors),
             heartbeats=self._heartbeats,
         )
         engines = Engines(

@@ -30,7 +30,7 @@ from dayfly.wire.codec import Codec
 
 #: How names begin: of a worker's own parameters and buffers, of where buffers were when they were
 #: taken, and of sums that wait to be applied: of fragments, by their numbers.
-_OWN, _TAKEN, _FRAGMENT = "own.", "taken.", "sum.fragment."
+OWN, _TAKEN, _FRAGMENT = "own.", "taken.", "sum.fragment."
 #: The sum of all moves of buffers, which waits.
 _REST = "sum.rest"
 #: Of a state, the model.
@@ -234,7 +234,7 @@ class StreamedGradients(OuterGradients):
         model = self._replica.model
         shared = self.shared_model().keys()
         mine = {f"{_MODEL}{name}": tensor for name, tensor in model_tensors(model).items()}
-        own = {f"{_OWN}{name}": tensor for name, tensor in mine.items() if name in shared}
+        own = {f"{OWN}{name}": tensor for name, tensor in mine.items() if name in shared}
         taken = {f"{_TAKEN}{number}": tensor for number, tensor in enumerate(self._taken)}
         return {**super().own(), **own, **taken}
 
@@ -253,7 +253,7 @@ class StreamedGradients(OuterGradients):
             buffer.copy_(tensors[name])
         with torch.no_grad():
             for name, tensor in model_tensors(self._replica.model).items():
-                if (mine := own.get(f"{_OWN}{_MODEL}{name}")) is not None:
+                if (mine := own.get(f"{OWN}{_MODEL}{name}")) is not None:
                     tensor.copy_(mine)
         self._taken = self._buffer_moves.now() if self.last in waiting else []
         for number, at in enumerate(self._taken):
