@@ -12,6 +12,8 @@ import pytest
 from torch import nn
 
 import dayfly
+from dayfly.runs.log_budget import RoundBytes, channel_plan, log_rounds
+from dayfly.runs.settings import Settings
 from dayfly.wire.segments import pool
 from tests.runs import small
 
@@ -97,6 +99,23 @@ def test_a_budget_that_holds_no_step_is_refused(data: Path, tmp_path: Path) -> N
             progress=False,
         )
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("fragments", "compress", "rounds"),
+    [(None, "none", 24), (8, "none", 7), (8, "int8", 6), (28, "none", 2)],
+)
+def test_the_log_holds_fewer_rounds_of_more_exchanges(
+    fragments: int | None, compress: str, rounds: int
+) -> None:
+    """Of two workers' 256 slots each, a fourth is for sums: 64 // (1 + 8) = 7 rounds of 8 of them,
+    64 // (1 + 9) = 6 if what is not compressed is one more, and at least 2, as one is ahead."""
+    asked = Settings(
+        workers=2, sync="local-sgd", k=28, outer="nesterov", fragments=fragments,
+        compress=compress, log_budget_mib=1,
+    )  # fmt: skip
+    sums, url = RoundBytes.of_sums(17_472, 2), "file:///dev/shm/dayfly-none"
+    assert log_rounds(asked, url, channel_plan(asked, url, sums), sums) == rounds
 
 
 def deep() -> nn.Module:

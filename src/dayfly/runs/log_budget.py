@@ -166,9 +166,11 @@ def log_rounds(
 
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:
-    """All-reduces of a round. With compression, what is no gradient is a bucket of its own, and
-    PowerSGD sums each twice."""
-    each = 2 + (settings.compress != "none")
+    """All-reduces of a round, at most: each exchange has a bucket that is not full. With
+    compression, what is no gradient is an exchange of its own, and PowerSGD sums each twice."""
+    streaming = settings.protocol.streaming
+    exchanges = 1 if streaming is None else streaming.fragments
+    each = 1 + exchanges + (settings.compress != "none")
     times = 1 + (compression(settings.compress).method == "powersgd")
     return times * (round_bytes.phases * each + round_bytes.summed // BUCKET_BYTES)
 
