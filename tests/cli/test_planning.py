@@ -112,6 +112,8 @@ def test_several_make_a_table_and_one_object(profile: Path, tmp_path: Path) -> N
         (["--batch-size", "0"], "--batch-size 0: give a whole number from 1"),
         (["--prices", "moon"], "the catalogue has no platform 'moon'"),
         (["--replicas", "2"], "--replicas is for a model in stages"),
+        (["--fragments", "2"], "--fragments and --overlap are for an outer optimizer: give"),
+        (["--sync", "local-sgd", "--k", "4", "--overlap", "2"], "are for an outer optimizer"),
     ],
 )
 def test_a_wrong_prediction(flags: list[str], words: str, profile: Path, tmp_path: Path) -> None:

@@ -11,6 +11,11 @@ from dayfly.specs.outer import OF_JOB
 from dayfly.specs.streaming import refuses as refuses_streaming
 from dayfly.wire.collectives import collective
 
+_NOT_STREAMED = (
+    "--fragments and --overlap are for an outer optimizer: give --sync local-sgd --k N "
+    "--outer nesterov, too, or leave them out"
+)
+
 
 def check_configuration(profile: Profile, configuration: Configuration) -> None:
     """Raise RequestError for what cannot be run, or not be predicted."""
@@ -61,10 +66,11 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             "keeps: give nesterov or momentum"
         )
     if c.streaming is not None:
-        streamed = c.protocol.streaming is not None
-        refused = refuses_streaming(c.streaming.fragments, c.streaming.overlap, c.k)
-        if refused is not None or not streamed:
-            raise RequestError(refused or "fragments and overlap are for an outer optimizer")
+        refused = _NOT_STREAMED
+        if c.protocol.streaming is not None:
+            refused = refuses_streaming(c.streaming.fragments, c.streaming.overlap, c.k)
+        if refused is not None:
+            raise RequestError(refused)
     refused = c.protocol.refuses_sums(
         workers=c.workers,
         aggregators=c.aggregators,

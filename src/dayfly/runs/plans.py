@@ -23,6 +23,7 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.unequal import shares_of
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.protocols import PROTOCOLS
+from dayfly.specs.streaming import Streaming
 from dayfly.training.precisions import FP32
 from dayfly.wire.channels.kinds import LOOPBACK
 from dayfly.wire.collectives import default_collective
@@ -140,7 +141,7 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         sync=settings.sync,
         k=settings.round_steps,
         outer=settings.outer,
-        streaming=settings.protocol.streaming,
+        streaming=Streaming.of(settings.fragments, settings.overlap),
         collective=settings.algorithm,
         aggregators=settings.aggregators,
         compress=settings.compress,
