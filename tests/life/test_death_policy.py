@@ -126,6 +126,14 @@ def test_a_channel_fails_a_run_at_the_third_failure_or_after_too_long() -> None:
     assert "the last of 2 deaths in 10 s without a completed step" in str(late)
 
 
+@pytest.mark.parametrize("one", [dead(LIFETIME, "60 s"), dead(OOM, "256 MiB limit")])
+def test_workers_that_hand_over_between_rounds_need_time_for_rounds(one: Ended) -> None:
+    deaths = Deaths(by_rounds=True)
+    cause = str([deaths.died(one, 7, 0.0).failure for _ in range(3)][-1])
+    needs = "so that a start, a checkpoint and three rounds fit, or give a smaller --k"
+    assert (needs in cause) == (one.outcome is LIFETIME)
+
+
 @pytest.mark.parametrize(
     ("one", "text"),
     [

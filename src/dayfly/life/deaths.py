@@ -68,6 +68,12 @@ _REMEDIES = {
     Outcome.SILENT: "find out what stops functions there; their logs say how far they came",
     Outcome.KILLED: "find out what kills processes here, such as too little memory of the machine",
 }
+#: The same under a protocol by which workers hand over between rounds alone.
+_BY_ROUNDS = dict.fromkeys(
+    (Outcome.LIFETIME, Outcome.RETURNED),
+    "workers hand over between rounds only: raise --lifetime, so that a start, a checkpoint and "
+    "three rounds fit, or give a smaller --k",
+)
 _GPU_REMEDY = (
     "give each function more of a GPU by --gpu, lower the batch size, or use more --micro-batches"
 )
@@ -155,12 +161,16 @@ class Deaths(RestartPolicy):
 
     A hand-over that loses what was done, as all workers go back to a checkpoint before it, counts
     like a death here.
+
+    Args:
+        by_rounds: whether workers hand over between rounds of several steps alone.
     """
 
     restart: Restart = Restart.ONE
     hears_stop_s: float = 0.0
     heartbeat_s: float | None = None
     patience: Patience = PATIENCE
+    by_rounds: bool = False
     _all: Count = field(default_factory=Count)
     _by_function: dict[str, Count] = field(default_factory=dict)
     _by_cause: dict[tuple[str, Outcome, str], Count] = field(default_factory=dict)
@@ -175,9 +185,9 @@ class Deaths(RestartPolicy):
             deaths = self._by_cause.setdefault(_kind(ended), Count()).add(frontier)
             if deaths >= DEATHS_OF_ONE_CAUSE:
                 often = f"{deaths} times in a row"
-                return Verdict(failure=RunFailed(cause(ended, frontier, often)))
+                return Verdict(failure=RunFailed(self._cause(ended, frontier, often)))
         if (too_long := self._too_long(now)) is not None:
-            return Verdict(failure=RunFailed(cause(ended, frontier, too_long)))
+            return Verdict(failure=RunFailed(self._cause(ended, frontier, too_long)))
         deaths = self._by_function.setdefault(ended.invocation.function, Count()).add(frontier)
         return Verdict(pause_s=self.patience.pause_s(deaths))
 
@@ -200,6 +210,9 @@ class Deaths(RestartPolicy):
             return Verdict(pause_s=self.patience.pause_s(failures))
         text = f"the channel failed in step {frontier}, {often} without a completed step: {error}"
         return Verdict(failure=RunFailed(text))
+
+    def _cause(self, ended: Ended, frontier: int, how_often: str) -> str:
+        return cause(ended, frontier, how_often, by_rounds=self.by_rounds)
 
     def _came_before(self, ended: Ended, frontier: int) -> bool:
         """Whether it is an exception of the job that this worker raised before, at the same place.
@@ -254,13 +267,14 @@ def _kind(ended: Ended) -> tuple[str, Outcome, str]:
     return ended.invocation.function, ended.outcome, detail
 
 
-def cause(ended: Ended, frontier: int, how_often: str) -> str:
+def cause(ended: Ended, frontier: int, how_often: str, *, by_rounds: bool = False) -> str:
     """Why a run fails, for people: who, what, where, how often, what to do."""
+    remedies = _REMEDIES | _BY_ROUNDS if by_rounds else _REMEDIES
     text = f"{in_words(ended)} in step {frontier}, {how_often} without a completed step"
     if ended.on_gpu:
         text += f": {_GPU_REMEDY}"
-    elif ended.outcome in _REMEDIES:
-        text += f": {_REMEDIES[ended.outcome]}"
+    elif ended.outcome in remedies:
+        text += f": {remedies[ended.outcome]}"
     if ended.failure is not None and ended.failure.traceback:
         text += f"\n\n{ended.failure.traceback}"
     return text

@@ -128,8 +128,13 @@ class JobCoordinator(ChangingCoordinator):
 
     def _policy(self) -> Deaths:
         restart = Restart.ONE if self._replays(self._record) else Restart.ALL
-        pace = self._setup.pace
-        return Deaths(restart, hears_stop_s=pace.look_s, heartbeat_s=pace.heartbeat_s)
+        pace, protocol = self._setup.pace, self._record.settings.protocol
+        return Deaths(
+            restart,
+            hears_stop_s=pace.look_s,
+            heartbeat_s=pace.heartbeat_s,
+            by_rounds=protocol.averages and not protocol.hands_over_within,
+        )
 
     def _replays(self, record: Record) -> bool:
         return replays(record.settings, self._channel_url(record))
