@@ -115,6 +115,14 @@ def test_one_worker_asked_for_has_no_list_of_two(lists: dict[str, Any]) -> None:
     assert checked_settings(**lists).workers == 2
 
 
+def test_a_change_of_stages_needs_unequal_replicas_anew() -> None:
+    staged = Settings(cut=(2,), replicas=(1, 2))
+    with pytest.raises(RequestError, match="3 stages, and --replicas 1,2 so far is of 2: give"):
+        staged.changed(cut=(1, 2))
+    assert staged.changed(cut=(3,)).replicas == (1, 2)
+    assert staged.changed(cut=(1, 2), replicas=2).workers == 6
+
+
 def test_a_change_of_workers_needs_their_lists_anew() -> None:
     settings = Settings(each_memory_mib=(1769, 885), shares=(3, 1))
     assert settings.changed(shares=(5, 1)).shares == (5, 1)

@@ -26,7 +26,7 @@ TRAINING_FLAGS = {
         int,
         "Exchange an outer gradient in so many parts, beside the round's steps.",
         "all at the round's end",
-        metavar="P",
+        metavar="F",
     ),
     "overlap": Flag(
         int, "Inner steps after which the sum of a fragment is applied.", "1", metavar="T"

@@ -1,6 +1,6 @@
 """A round of local SGD in virtual time: its sum at its end, or streamed in fragments.
 
-    P = 2, T = 1, k = 4      |step 1|step 2|take|step 3|apply|step 4|take|step 1|apply| ...
+    F = 2, T = 1, k = 4      |step 1|step 2|take|step 3|apply|step 4|take|step 1|apply| ...
     fragment 0                                  |all-reduce|
     fragment 1, rest                                                     |all-reduce|
 

@@ -82,7 +82,7 @@ def numbers_of(shares: Sequence[int] | str) -> tuple[int, ...]:
 
 
 def check_kept(settings: Settings, changed: Mapping[str, Any]) -> None:
-    """Raise RequestError for another number of workers than lists that stay are for.
+    """Raise RequestError for another number of workers, or stages, than lists that stay are for.
 
     Args:
         settings: so far.
@@ -95,6 +95,14 @@ def check_kept(settings: Settings, changed: Mapping[str, Any]) -> None:
                 f"--workers {changed['workers']}: {flag} {','.join(map(str, kept))} is of "
                 f"{len(kept)} workers: give {flag} anew, too"
             )
+    each, cut = settings.replicas, changed.get("cut")
+    if not cut or not isinstance(each, tuple) or changed.keys() & {"workers", "replicas"}:
+        return
+    if len(each) != (stages := len(cut) + 1):
+        raise RequestError(
+            f"--cut {','.join(map(str, cut))} makes {stages} stages, and --replicas "
+            f"{','.join(map(str, each))} so far is of {len(each)}: give --replicas anew, too"
+        )
 
 
 def check_unequal(settings: Settings) -> None:

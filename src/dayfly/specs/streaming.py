@@ -1,10 +1,10 @@
 """Streaming of outer gradients (Streaming DiLoCo, arXiv 2501.18512, algorithm 2), without torch.
 
-The parameters are cut into P fragments. In a round of k inner steps each fragment is exchanged
-once: fragment p, from 0, after step ceil((p + 1) k / P). What it gets is applied T steps later,
+The parameters are cut into F fragments. In a round of k inner steps each fragment is exchanged
+once: fragment p, from 0, after step ceil((p + 1) k / F). What it gets is applied T steps later,
 whoever is fast:
 
-    P = 2, T = 1, k = 4        step 1    step 2    step 3    step 4   |step 1    step 2
+    F = 2, T = 1, k = 4        step 1    step 2    step 3    step 4   |step 1    step 2
     fragment 0                        take|   exchange|apply          |       take|
     fragment 1                                                    take|exchange|apply
     losses, wishes, buffers                                       take|exchange|apply
@@ -18,7 +18,7 @@ whoever is fast:
                theta_i,p = alpha theta_i,p + (1 - alpha) theta~_p
 
 With T = 0 nothing happens between the two, and alpha is 0: replicas take over what is common. With
-P = 1, too, that is DiLoCo.
+F = 1, too, that is DiLoCo.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Streaming:
     """How outer gradients are streamed.
 
     Args:
-        fragments: P, in which the parameters are exchanged.
+        fragments: F, in which the parameters are exchanged.
         overlap: T, inner steps between the moment at which a fragment's outer gradient is taken
             and the moment at which its sum is applied: its staleness, exactly.
     """

@@ -2,8 +2,8 @@
 
 `specs.streaming` has the formulas and the schedule. A worker's flat buffer is cut into exchanges:
 
-    | fragment 0 | fragment 1 | ... | fragment P-1 | moves of buffers | measured | weight, wishes |
-    |     0      |     1      |     |       P-1    |  P, if fragments are compressed; else P-1    |
+    | fragment 0 | fragment 1 | ... | fragment F-1 | moves of buffers | measured | weight, wishes |
+    |     0      |     1      |     |       F-1    |  F, if fragments are compressed; else F-1    |
 
 The cut is the same at any number of workers, so sums that wait go on to be applied after a resize.
 An exchange is taken (`take`), summed by whoever calls, and applied (`apply`); meanwhile nobody else

@@ -1,6 +1,6 @@
 """Streaming DiLoCo: outer gradients travel in fragments while the inner steps that follow compute.
 
-P = 2 fragments, T = 1 step, k = 4:
+F = 2 fragments, T = 1 step, k = 4:
 
     training thread    | step 0 | step 1 | step 2 | step 3 | step 4 | step 5 | ...
     fragment 0                    take '-> == sum == '-> apply         take '-> == sum ==

@@ -82,7 +82,8 @@ class Micro:
     """A micro-batch.
 
     Args:
-        number: within the replica's share of the batch.
+        number: within the replica's share of the batch; within the whole batch where stages have
+            different numbers of replicas.
         weight: its samples' share of the global batch.
         batch: x for the first stage, y for the last; None elsewhere.
     """
