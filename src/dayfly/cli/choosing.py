@@ -209,8 +209,10 @@ def _targets(
         largest = overridden(job, batch_size=asked.largest_batch)
         measured = _measured(largest, jobs[0], flags, asked)
         # It was measured up to the largest batch, and plans compare samples with the job's own.
-        batch = {"batch_size": one.batch_size, "batch_per_worker": one.batch_per_worker}
-        return (Target.of(replace(measured, **batch), known),)
+        profile = replace(
+            measured, batch_size=one.batch_size, batch_per_worker=one.batch_per_worker
+        )
+        return (Target.of(profile, known),)
     return targets_of_job(one, jobs[0].stem, query)
 
 

@@ -66,7 +66,7 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             "keeps: give nesterov or momentum"
         )
     if c.streaming is not None:
-        refused = _NOT_STREAMED
+        refused: str | None = _NOT_STREAMED
         if c.protocol.streaming is not None:
             refused = refuses_streaming(c.streaming.fragments, c.streaming.overlap, c.k)
         if refused is not None:
