@@ -19,6 +19,7 @@ from dayfly.planning.predict import predict
 from dayfly.planning.profile import Affine, Profile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.timing import volume
+from dayfly.specs.methods import Method
 from dayfly.wire.collectives import names
 from dayfly.wire.streams import HostLink
 from tests.planning import by_hand
@@ -68,6 +69,25 @@ def test_local_sgd(k: int | None) -> None:
     exact, formed = both(known(0.002), asked)
     assert formed.step_s == pytest.approx(exact.step_s, rel=APART)
     assert formed.run_volume == exact.run_volume
+
+
+@pytest.mark.parametrize("name", ["local-sgd:5", "nesterov:5", "nesterov:5+int8"])
+def test_a_round_copies_what_it_averages(name: str) -> None:
+    """3 times, with an outer optimizer 6 times: each pass takes 0.13 s here, and a step 0.06 s."""
+    made, method = known(0.002), Method.parse(name)
+    sizes = tuple(replace(one, reduce_s_per_byte=5e-8) for one in made.sizes)
+    asked = Configuration(
+        workers=8,
+        memory_mib=(1024,),
+        batch_size=80,
+        sync=method.sync,
+        k=method.round_steps,
+        outer=method.outer,
+        compress=method.compress,
+        collective="scatter-reduce",
+    )
+    exact, formed = both(replace(made, sizes=sizes), asked)
+    assert formed.step_s == pytest.approx(exact.step_s, rel=APART)
 
 
 @pytest.mark.parametrize("replicas", [6, (8, 4)], ids=str)

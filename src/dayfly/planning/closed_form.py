@@ -5,7 +5,7 @@ beyond `MOST_SIMULATED` workers a step is what its parts take, each worker being
 
     all-reduce   the closed form of its schedule (wire.collectives), at the rate of its messages
     bsp          every bucket's all-reduce begins when it is whole and the one before is through
-    local SGD    the steps of a round, then the average
+    local SGD    the steps of a round, then the average, and the copies of both
     cut models   one replica's pipeline in virtual time, then the sums of the largest stage; the
                  whole pipeline, where stages have different numbers of replicas
 
@@ -70,12 +70,14 @@ def many_step(
     size = slowest(stage_size(profile, c, 0), c.workers, passes)
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     if local:
+        averaged = data_parallel.averaged_of(profile, c)
         summed = [
             sum_of(c.collective, c.aggregators, c.workers, length, means, size, codec)
-            for length, codec in data_parallel.averaged_of(profile, c)
+            for length, codec in averaged
         ]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
         overhead_s = len(batches) * apply_s + size.step_s.value
+        overhead_s += sum(data_parallel.copying_s(size, c, averaged))
         reduced_s = reduced_at_s(c, compute_s, apply_s, len(batches), summed)
     else:
         buffer = data_parallel.flat_of(profile, c)

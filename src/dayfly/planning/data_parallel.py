@@ -226,6 +226,20 @@ def inner_steps_s(
     return seconds
 
 
+def copying_s(
+    size: SizeProfile, c: Configuration, sums: Sequence[tuple[int, str]]
+) -> tuple[float, float]:
+    """Returns the seconds in which a round goes through its buffers, before its sums and after.
+
+    Args:
+        size: of the worker's function.
+        c: of the run.
+        sums: as of `averaged_of`; none: nothing is copied.
+    """
+    copy_s = size.reduce_s_per_byte * ITEM_BYTES * sum(length for length, _ in sums)
+    return PASSES_BEFORE * copy_s, (PASSES_OUTER if c.protocol.own else _PASSES_AFTER) * copy_s
+
+
 def _averaging(
     profile: Profile,
     c: Configuration,
@@ -236,8 +250,8 @@ def _averaging(
 ) -> list[Stream]:
     speed, seconds = size.speed, inner_steps_s(profile, c, size, rank, batches)
     sums = averaged_of(profile, c)
-    copy_s = speed * size.reduce_s_per_byte * ITEM_BYTES * sum(length for length, _ in sums)
-    seconds.append(PASSES_BEFORE * copy_s)
+    before_s, after_s = copying_s(size, c, sums)
+    seconds.append(speed * before_s)
     averages = [
         all_reduce(
             c.collective,
@@ -255,8 +269,7 @@ def _averaging(
         for number, (length, codec) in enumerate(sums)
     ]
     # What a step takes beside passes is the flat buffer's, of which a round has one.
-    passes = PASSES_OUTER if c.protocol.own else _PASSES_AFTER
-    adopting = [speed * size.step_s.value + passes * copy_s]
+    adopting = [speed * (size.step_s.value + after_s)]
     adopt = Stream(plan=chain(1), after=((len(sums), None),), works_s=adopting)
     return [Stream(plan=chain(len(seconds)), works_s=seconds), *averages, adopt]
 

@@ -233,7 +233,7 @@ def _made(
     kind = profile.kind_of(size)
     own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
-    step_s = reduced_s + apply_s + p.sums_a_step * size.step_s.value
+    step_s = reduced_s + apply_s + p.sums_a_step * p.exchanging_s(size)
     step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
     run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
     paid_s = cast("Array", billed_s(p.platform, cast("float", run_s)))

@@ -13,9 +13,9 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import summed_bytes
 from dayfly.planning.choose.front import counted
 from dayfly.planning.configuration import ITEM_BYTES, Configuration
-from dayfly.planning.data_parallel import averaged_of
+from dayfly.planning.data_parallel import averaged_of, copying_s
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
-from dayfly.planning.profile import Profile
+from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.specs.methods import BSP, Method
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE
@@ -103,6 +103,16 @@ class DataParallelProblem:
         if self.method.round_steps == 1:
             return 1.0
         return -(-batches.steps // Rounds(batches, self.method.round_steps).longest) / batches.steps
+
+    def exchanging_s(self, size: SizeProfile) -> float:
+        """Returns the seconds that each exchange takes of a step beside its sums: the flat buffer's
+        own, and its copies.
+
+        Args:
+            size: of the functions.
+        """
+        c = self.configuration(2)
+        return size.step_s.value + sum(copying_s(size, c, averaged_of(self.profile, c)))
 
     @property
     def summed_bytes(self) -> float:

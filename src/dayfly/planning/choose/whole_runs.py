@@ -143,7 +143,7 @@ def least_run(
         before_s = size.data(mine) + _in_one(size.forward)(mine)
         computed_s += part * (before_s + most(_in_one(size.backward)(mine), summed_s))
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
-    apply_s += p.sums_a_step * size.step_s.value
+    apply_s += p.sums_a_step * p.exchanging_s(size)
     run_s, lives = run_of(p, size, workers, computed_s + apply_s, 0.0)
     kind = profile.kind_of(size)
     usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
