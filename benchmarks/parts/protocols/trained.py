@@ -31,7 +31,7 @@ from dayfly.training.replica import build_model
 from dayfly.training.streaming import layers_of
 
 #: Passes of which the quickest tells what computing takes.
-_PASSES = 15
+_PASSES = 200
 Batch = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 
 
