@@ -88,7 +88,7 @@ def _all(problem: MethodsProblem, target: Target) -> Iterator[Configuration]:
         if not 1 / (1 + TOLERANCE) <= samples <= 1 + TOLERANCE:
             epochs = max(1, math.ceil(round(samples * epochs, 6)))
         least = 1 if method == BSP else 2
-        collectives = collectives_with(target, replace(problem.asked, methods=(name,)))
+        collectives = collectives_with(target, PlanQuery(methods=(name,)))
         for workers in range(least, min(MOST_WORKERS, batch) + 1):
             for size in made.sizes:
                 for summed in collectives if workers > 1 else ("scatter-reduce",):
