@@ -236,7 +236,10 @@ def test_a_method_of_two_workers_where_there_is_one(
     both = PlanQuery(methods=("bsp", "local-sgd:8"), **asked)  # type: ignore[arg-type]
     found = choice_of([target], both)
     assert found.chosen.plan.candidate.settings.workers == 1
-    assert any(note.startswith(f"aws-lambda over s3, local-sgd:8: {why}") for note in found.notes)
+    assert any(
+        note.startswith(f"aws-lambda over s3, local-sgd:8, data parallel: {why}")
+        for note in found.notes
+    )
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def _bounded(asked: PlanQuery, known: Efficiencies, notes: list[str]) -> PlanQue
         return asked
     notes.append(
         f"the batch is free up to {found.largest_batch}, the largest that was measured to converge "
-        f"as well, within {found.tolerance:.0%}, as batch {found.worse_batch} does not: larger ones "
-        "are planned with --batch-size"
+        f"as well, within {found.tolerance:.0%}, as batch {found.worse_batch} does not: larger "
+        "ones are planned with --batch-size"
     )
     return replace(asked, most_batch_size=found.largest_batch)
