@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dayfly.cli.app import app
+from dayfly.cli.convergence_flags import CONVERGENCE
 from dayfly.cli.flag_groups import GROUPS
 from dayfly.cli.function_flags import FUNCTION_FLAGS
 from dayfly.cli.training_flags import TRAINING_FLAGS
@@ -168,6 +169,7 @@ def test_ticks_are_round() -> None:
 
 def test_every_flag_of_a_run_stands_in_a_group_of_the_help() -> None:
     grouped = [name for names in GROUPS.values() for name in names]
-    assert sorted(grouped) == sorted({**FUNCTION_FLAGS, **TRAINING_FLAGS})
-    done = CliRunner().invoke(app, ["train", "--help"])
-    assert [head for head in ("Options", *GROUPS) if f"─ {head} ─" not in done.output] == []
+    assert sorted(grouped) == sorted({**FUNCTION_FLAGS, **TRAINING_FLAGS, **CONVERGENCE})
+    shown = [CliRunner().invoke(app, [name, "--help"]).output for name in ("train", "profile")]
+    for head in ("Options", *GROUPS):
+        assert any(f"─ {head} ─" in output for output in shown), head

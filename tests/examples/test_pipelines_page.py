@@ -77,4 +77,4 @@ def test_the_page_has_its_steps() -> None:
     assert [step.name for step in STEPS if isinstance(step, File)] == ["deep.py", "wide.py"]
     commands = [step for step in STEPS if isinstance(step, Command)]
     assert sum(map(fails, commands)) == 1
-    assert sum("--cut" in command.line for command in commands) == 4
+    assert sum("--cut" in command.line for command in commands) == 5

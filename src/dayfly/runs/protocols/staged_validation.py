@@ -48,7 +48,8 @@ class StagedValidation:
             held_out.source.samples, self._flow.total, worker.job.batch_size
         )
         self._members = line.layout.stage_ranks(line.layout.stages - 1)
-        self._root = self._members[0]
+        # Shares of a round are rounded down, so the last replica has a block of every one.
+        self._root = self._members[-1]
 
     def validate(self, step: int) -> Measures:
         """Measures the model, the same at every worker; see `Evaluation.record`."""
