@@ -108,7 +108,7 @@ def faults_everywhere(replicas: Replicas, checkpoints: list[int]) -> list[Fault]
             found.append(Fault(rank, next(ends), place))
         for place in small.AT_CHECKPOINTS:
             found.append(Fault(next(turn), next(written), place))
-    root = layout.rank(STAGES - 1, 0)
+    root = layout.stage_ranks(STAGES - 1)[-1]
     found += [Fault(root, next(ends), place) for place in AT_EPOCH_ENDS_OF_THE_ROOT]
     return found
 

@@ -200,12 +200,14 @@ def train(
             )
             carried, profiling = found.plan, found.used
         elif plan is None:
+            evened = profile is not None or given.get("shares") == AUTO
+            checked = checked_settings(**given) if not evened else None
             job = overridden(load_job_file(job_file), **of_the_job)
-            if profile is not None or given.get("shares") == AUTO:
+            if checked is None:
                 from dayfly.runs.even_shares import settled
 
                 given = settled(given, job, job_file.stem, code, profile)
-            checked = checked_settings(**given)
+                checked = checked_settings(**given)
         else:
             carried, place = opened(plan)
             job, checked = by_plan(carried, place, load_job_file(job_file), of_the_job, given)
