@@ -159,7 +159,8 @@ def test_a_step_that_holds_pythons_lock_passes_in_the_end(
     assert ended == {"silent"}
     # One that comes back when the run is over finds its messages removed.
     told = [one.failure.kind if one.failure else one.outcome for one in far.came_back]
-    assert told and set(told) <= {Outcome.RETURNED, "MessagesRemoved"}
+    assert told
+    assert set(told) <= {Outcome.RETURNED, "MessagesRemoved"}
     assert small.bits(run) == small.bits(undisturbed(2))
 
 
