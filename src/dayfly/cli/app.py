@@ -200,14 +200,14 @@ def train(
             )
             carried, profiling = found.plan, found.used
         elif plan is None:
-            evened = profile is not None or given.get("shares") == AUTO
-            checked = checked_settings(**given) if not evened else None
-            job = overridden(load_job_file(job_file), **of_the_job)
-            if checked is None:
+            if profile is None and given.get("shares") != AUTO:
+                checked = checked_settings(**given)
+                job = overridden(load_job_file(job_file), **of_the_job)
+            else:
                 from dayfly.runs.even_shares import settled
 
-                given = settled(given, job, job_file.stem, code, profile)
-                checked = checked_settings(**given)
+                job = overridden(load_job_file(job_file), **of_the_job)
+                checked = checked_settings(**settled(given, job, job_file.stem, code, profile))
         else:
             carried, place = opened(plan)
             job, checked = by_plan(carried, place, load_job_file(job_file), of_the_job, given)
