@@ -26,6 +26,7 @@ from dayfly.planning import data_parallel, staged, staged_validation
 from dayfly.planning.closed_form_kinds import many_unequal
 from dayfly.planning.closed_sums import (
     all_reduced_s,
+    asked_of,
     hosts_s,
     passes_s,
     shared_among,
@@ -72,7 +73,7 @@ def many_step(
     if local:
         averaged = data_parallel.averaged_of(profile, c)
         summed = [
-            sum_of(c.collective, c.aggregators, c.workers, length, means, size, codec)
+            sum_of(c.collective, c.aggregators, asked_of(c.workers, length, means, size, codec))
             for length, codec in averaged
         ]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
@@ -86,12 +87,8 @@ def many_step(
             sum_of(
                 c.collective,
                 c.aggregators,
-                c.workers,
-                elements,
-                means,
-                size,
-                c.compress if number < last else "none",
-                virtual_workers=c.virtual_workers,
+                asked_of(c.workers, elements, means, size, c.compress if number < last else "none"),
+                c.virtual_workers,
             )
             for number, elements in enumerate(buffer.buckets)
         ]
@@ -130,8 +127,8 @@ def many_validation(
         data_parallel.validating_s(size, samples, c.batch_size, c.workers) for size in sizes
     )
     length = data_parallel.summed_numbers(profile, c.batch_size)
-    how = c.collective, c.aggregators, c.workers, length, means
-    sums = [sum_of(*how, size, itemsize=8) for size in sizes]
+    asked = [asked_of(c.workers, length, means, size, itemsize=8) for size in sizes]
+    sums = [sum_of(c.collective, c.aggregators, one) for one in asked]
     return seconds + max(one.seconds for one in sums), shared_among(sums[:1], c.workers)
 
 
@@ -160,7 +157,7 @@ def many_requests(
     norms = 2 * sum(len(elements(layer)) for layer in profile.layers)
     lengths = (staged.TAIL, norms) if c.clips else (staged.TAIL,)
     every: list[Cost | StoreTraffic] = [
-        sum_of(*SMALL_SUM, c.workers, n, means, size, itemsize=8) for n in lengths
+        sum_of(*SMALL_SUM, asked_of(c.workers, n, means, size, itemsize=8)) for n in lengths
     ]
     for summed in _stage_sums(profile, c, means):
         every += summed
@@ -221,13 +218,15 @@ def _stage_sums(profile: Profile, c: Configuration, means: ChannelModel) -> list
             n: sum_of(
                 c.collective,
                 c.aggregators_of(stage),
-                members,
-                n,
-                means,
-                size,
-                groups=c.stages,
-                virtual_workers=c.virtual_workers,
-                first=c.layout.rank(stage, 0),
+                asked_of(
+                    members,
+                    n,
+                    means,
+                    size,
+                    groups=c.stages,
+                    first=c.layout.rank(stage, 0),
+                ),
+                c.virtual_workers,
             )
             for n in (set(buckets) if members > 1 or c.layout.even else ())
         }
@@ -289,8 +288,10 @@ def _of_replica(means: ChannelModel, c: Configuration) -> Shared:
 
 def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Cost:
     """The small sum of all ranks, less that of each replica alone, which virtual time has."""
-    whole = sum_of(*SMALL_SUM, c.workers, length, means, size, itemsize=8)
-    part = sum_of(*SMALL_SUM, c.stages, length, means, size, itemsize=8)
+    whole, part = (
+        sum_of(*SMALL_SUM, asked_of(members, length, means, size, itemsize=8))
+        for members in (c.workers, c.stages)
+    )
     return Cost(
         puts=whole.puts - c.members * part.puts,
         gets=whole.gets - c.members * part.gets,

@@ -83,7 +83,11 @@ def many_unequal(
         return _hybrid(kinds, c, means, buckets)
     sums = [
         _longest(
-            sum_of(c.collective, c.aggregators, c.workers, length, means, one.size, codec)
+            sum_of(
+                c.collective,
+                c.aggregators,
+                asked_of(c.workers, length, means, one.size, codec),
+            )
             for one in kinds
         )
         for length, codec in buckets

@@ -23,23 +23,21 @@ from dayfly.wire.streams import HostLink
 def sum_of(
     algorithm: str,
     aggregators: int | None,
-    members: int,
-    length: int,
-    means: ChannelModel,
-    size: SizeProfile,
-    codec: str = "none",
-    itemsize: int = ITEM_BYTES,
-    groups: int = 1,
-    first: int = 0,
+    asked: AllReduce,
     virtual_workers: int | None = None,
 ) -> Cost:
-    """Returns what the all-reduce of `length` elements takes, on functions of one size.
+    """Returns what an all-reduce takes.
+
+    Args:
+        algorithm: name of the collective.
+        aggregators: of k-reduce.
+        asked: who sums what over which link.
+        virtual_workers: of the run.
 
     Raises:
         RequestError: the algorithm is not known, or states no cost and has too many members.
     """
-    asked = asked_of(members, length, means, size, codec, itemsize, groups, first)
-    how = collective(algorithm, aggregators, members, virtual_workers)
+    how = collective(algorithm, aggregators, asked.members, virtual_workers)
     return cost_of(algorithm, how, asked)
 
 

@@ -7,7 +7,7 @@ local_sgd.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -146,19 +146,10 @@ class Replica:
             weights = own if towards is None else list(towards)
             torch._foreach_lerp_(list(self.average.values()), weights, 1 - self._job.ema**steps)
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def averaged(self) -> AbstractContextManager[None]:
         """The model has the moving average as its weights inside, if the job has one."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    def _swap(self) -> None:
-        for name, parameter in self._trained() if self.average else ():
-            assert self.average is not None
-            self.average[name], parameter.data = parameter.data, self.average[name]
+        average = self.average or {}
+        return weights_in([(p, average[name]) for name, p in self._trained() if name in average])
 
     def _trained(self) -> list[tuple[str, nn.Parameter]]:
         return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
@@ -230,6 +221,23 @@ class Replica:
             if (kept := tensors.get(f"{AVERAGE}{name}")) is not None:
                 assert self.average is not None
                 self.average[name].copy_(kept)
+
+
+@contextmanager
+def weights_in(pairs: Sequence[tuple[nn.Parameter, torch.Tensor]]) -> Iterator[None]:
+    """Parameters have other values inside, without a copy.
+
+    Args:
+        pairs: each parameter, and its values inside.
+    """
+    before = [parameter.data for parameter, _ in pairs]
+    for parameter, values in pairs:
+        parameter.data = values
+    try:
+        yield
+    finally:
+        for (parameter, _), values in zip(pairs, before, strict=True):
+            parameter.data = values
 
 
 #: How the names of a moving average's tensors begin in a state.

@@ -13,8 +13,8 @@ them; to the sum of all moves each worker adds what its own moved by since they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from dayfly.errors import RequestError
 from dayfly.specs.outer import Outer
 from dayfly.specs.streaming import Streaming, sequential
 from dayfly.training.outer import OuterGradients
-from dayfly.training.replica import Replica, Wishes
+from dayfly.training.replica import Replica, Wishes, weights_in
 from dayfly.training.state import Tensors, model_tensors
 from dayfly.wire.codec import Codec
 
@@ -193,18 +193,9 @@ class StreamedGradients(OuterGradients):
         """The outer parameters (not copied), equal at all workers, in the model's order."""
         return self._from
 
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def in_place(self) -> AbstractContextManager[None]:
         """The model has the outer parameters inside."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    def _swap(self) -> None:
-        for at, parameter in enumerate(self._parameters):
-            self._from[at], parameter.data = parameter.data, self._from[at]
+        return weights_in(list(zip(self._parameters, self._from, strict=True)))
 
     def shared_model(self) -> Tensors:
         """The model as all workers have it alike, by names in a replica's state (not copied)."""

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dayfly.planning.closed_sums import sum_of
+from dayfly.planning.closed_sums import asked_of, sum_of
 from dayfly.planning.configuration import flat
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.simulation.rounds import LocalSteps
@@ -40,8 +40,11 @@ def test_a_stage_shares_the_links_of_the_hosts_that_it_is_on() -> None:
     taken = rounds.take(np.zeros(4), np.ones((4, 1)), np.zeros(4))
     first_s, second_s = (sum(one.phase.length_s for one in row) for row in taken.windows)
     size, means = known.sizes[0], ChannelModel.of(known)
-    of = partial(sum_of, "scatter-reduce", None, 2, means=means, size=size, groups=2)
+    of = partial(asked_of, 2, means=means, size=size, groups=2)
     buckets = flat(known.layers[:2], tail=0).buckets
-    expected = [sum(of(n, first=first).seconds for n in buckets) for first in (0, 2)]
+    expected = [
+        sum(sum_of("scatter-reduce", None, of(n, first=first)).seconds for n in buckets)
+        for first in (0, 2)
+    ]
     assert [first_s, second_s] == pytest.approx(expected)
     assert first_s > 1.5 * second_s
