@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from dayfly.catalogue.platform import FunctionPlatform
 
 #: MiB of a GPU that a process takes beside what torch allocates: CUDA's context, and the code of
-#: kernels. On an H200 (driver 580, CUDA 13) 518 once CUDA was there, 676 after a matrix product,
-#: 694 after a convolution, 758 after a transformer's layer; smaller GPUs take less.
+#: kernels. Measured on an H200 (driver 580, CUDA 13): 518 MiB after CUDA was initialised, 676 after
+#: a matrix product, 694 after a convolution, 758 after a transformer's layer. Others report 250 to
+#: 500 MiB of smaller GPUs.
 CONTEXT_MIB = 768
 #: Parts of a GPU that are looked at, as far as a platform has them: those that fill it evenly.
 _SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)

@@ -208,7 +208,8 @@ def _targets(
     if local:
         largest = overridden(job, batch_size=asked.largest_batch)
         measured = _measured(largest, jobs[0], flags, asked)
-        # It was measured up to the largest batch, and plans compare samples with the job's own.
+        # Passes were measured up to the largest batch; the job's own batch size is what others
+        # are compared with.
         profile = replace(
             measured, batch_size=one.batch_size, batch_per_worker=one.batch_per_worker
         )

@@ -1,4 +1,4 @@
-"""Flags that several commands have, and the settings that they say."""
+"""Flags that several commands share, and how their values become settings."""
 
 from __future__ import annotations
 

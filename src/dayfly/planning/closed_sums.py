@@ -167,7 +167,12 @@ def steps_of_parts(compute_s: float, reduced_s: float, overhead_s: float) -> Ste
 
 
 def shared_among(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:
-    """Each member's part of what all move, as equal as can be."""
+    """Returns each member's part of the requests and bytes of some sums, as equal as can be.
+
+    Args:
+        sums: what each costs all members together.
+        members: how many there are.
+    """
     wholes = [
         sum(getattr(one, what) for one in sums)
         for what in ("puts", "gets", "bytes_up", "bytes_down")

@@ -1,4 +1,4 @@
-"""A configuration: one way to run a job, and what each kind of its workers has.
+"""A configuration is one way to run a job: so many workers, of such memory, by such a protocol.
 
 Workers of one stage are of one kind: they have its layers, functions of one memory size, and a flat
 buffer that they sum, as `training.flat` and `training.local_sgd` make it. Workers of a model that

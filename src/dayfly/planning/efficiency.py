@@ -125,12 +125,12 @@ class Efficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFit:
-    """S(B) through batch sizes that reached the target.
+    """The curve S(B) = S_min (1 + B_noise / B), fitted to the batch sizes that reached the target.
 
     Args:
         noise: B_noise, in samples; None: infinite, larger batches took no more samples.
         error: root of the mean squared relative error of f.
-        most: the largest batch size that it went through.
+        most: the largest batch size that was fitted.
     """
 
     noise: float | None

@@ -45,12 +45,12 @@ class Epoch:
 
     @property
     def epoch_s(self) -> float:
-        """Steps and a validation."""
+        """Seconds of an epoch: its steps, and a validation."""
         return self.trained.seconds + self.validation.seconds
 
     @property
     def epoch_volume(self) -> Volume:
-        """Of steps and a validation."""
+        """What all workers move in an epoch: in its steps, and in a validation."""
         return volume([*self.trained.moved, *self.validation.moved])
 
 

@@ -96,7 +96,7 @@ class Method:
 
     @classmethod
     def parse(cls, text: str, *, planned: bool = False) -> Self:
-        """Returns the method of a name such as `nesterov:20+int8`.
+        """Reads the name of a method, such as `nesterov:20+int8`.
 
         Args:
             text: as above, without a batch size.

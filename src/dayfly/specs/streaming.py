@@ -1,4 +1,4 @@
-"""Streaming of outer gradients (Streaming DiLoCo, arXiv 2501.18512, algorithm 2), without torch.
+"""Streaming of outer gradients, after Streaming DiLoCo (arXiv 2501.18512), without torch.
 
 The parameters are cut into F fragments. In a round of k inner steps each fragment is exchanged
 once: fragment p, from 0, after step ceil((p + 1) k / F). What it gets is applied T steps later,

@@ -60,10 +60,13 @@ class Flow:
         return -(-self.total // self.layout.replicas_of(stage))
 
     def held(self, stage: int, schedule: str) -> int:
-        """The most micro-batches of a stage's replica whose forward pass is done and backward pass
-        is not; where stages have different numbers of replicas, at most.
+        """Returns how many micro-batches a replica of a stage holds at once, at most.
+
+        It holds those whose forward pass is done and whose backward pass is not. Where stages have
+        different numbers of replicas, the number is an upper bound.
 
         Args:
+            stage: its number.
             schedule: a name of `orders.ORDERS`.
         """
         stages_on, waves = self.layout.stages - stage, 1
@@ -81,8 +84,11 @@ class Flow:
         return _alone(micro_batches(samples, own.replica, replicas, self.pieces, self.leaves))
 
     def order(self, own: StageRank) -> tuple[int, ...]:
-        """The micro-batches of a rank in the order in which it takes them, also those that are
-        empty in a small batch; none where each replica cuts its own."""
+        """Returns the micro-batches of a rank, in the order in which it computes them.
+
+        Those that are empty in a small batch are among them. Where all stages have as many replicas
+        there are none, as each replica then cuts its own share of a batch.
+        """
         if self.shared is None:
             return ()
         routes = self._routes(self.total)
