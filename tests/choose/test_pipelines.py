@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from benchmarks.parts.enumerated.stages import every_point
 from hypothesis import HealthCheck, event, given, settings
+from hypothesis.strategies import floats
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front
@@ -48,6 +49,29 @@ def test_equal_to_trying_every_plan(problem: StagesOverStore, engine: str) -> No
 @given(problem=store_problems(mixed=True))
 def test_each_stage_with_replicas_of_its_own(problem: StagesOverStore, engine: str) -> None:
     compare(problem, engine)
+
+
+@FEWER
+@given(problem=store_problems(mixed=True), part=floats(0.0, 0.6))
+def test_plans_of_more_memory_spare_work_and_change_nothing(
+    problem: StagesOverStore, part: float
+) -> None:
+    """Some of them fit into less memory, and some do not."""
+    try:
+        good = [point.plan for point in choose(problem, compiled=False).points]
+    except RequestError:
+        return
+    less = tuple(
+        replace(one, base_bytes=one.base_bytes + part * (one.memory_bytes - one.base_bytes))
+        for one in problem.options
+    )
+    problem = replace(problem, options=less)
+    points = every_point(problem)
+    if not points:
+        with pytest.raises(RequestError):
+            choose(problem, compiled=False, good=good)
+        return
+    assert_is_the_front(choose(problem, compiled=False, good=good).front, points)
 
 
 @pytest.mark.parametrize("seed", range(3))

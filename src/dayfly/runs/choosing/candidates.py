@@ -323,10 +323,12 @@ def _pipelines_of(
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
     until = time.process_time() + time_limit_s
     found: dict[Settings, Candidate] = {}
-    spare_mib, gap = 0.0, 0.0
+    spare_mib, gap, good = 0.0, 0.0, ()
     for last in (False, True):
         merged, problems = cut_problems(target, asked, wanted, kind, spare_mib)
-        choice = choose(*problems, time_limit_s=max(0.01, until - time.process_time()))
+        left_s = max(0.01, until - time.process_time())
+        choice = choose(*problems, time_limit_s=left_s, good=good)
+        good = tuple(point.plan for point in choice.points)
         gap = max(gap, choice.gap)
         excess = 0.0
         for point in choice.points:

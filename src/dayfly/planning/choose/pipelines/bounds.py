@@ -21,6 +21,7 @@ with tables of its own; few classes at first, then more of those that may still 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -97,6 +98,10 @@ class Case:
         part = self.tau(known) / np.maximum(least, _NO_TIME_S)
         return max(0.0, float(part.max()) - 1)
 
+    def add(self, known: Known, paths: Iterable[Ints]) -> None:
+        """Adds those of these plans that there may be."""
+        known.add([_taken(self, path) for path in paths if _allowed(self, path)])
+
     def close(self, known: Known, within: float = 0.0) -> None:
         """Lets go of classes without better plans."""
         tau = self.tau(known, within)
@@ -135,7 +140,7 @@ def first_look(
         most=most,
     )
     of_fewest = [_of_fewest(model, model.uses[i], fewest[i]) for i in range(2)]
-    known.add([_taken(case, path) for path in of_fewest if _allowed(case, path)])
+    case.add(known, of_fewest)
     paths = look(case, loops, known, case.classes)
     dearest = max([int(case.units.cost[path[:, 1]].sum()) for path in paths], default=1)
     if dearest + 2 > loops.columns:
@@ -163,7 +168,7 @@ def look(case: Case, loops: SearchLoops, known: Known, classes: Array) -> list[I
         # Neighbouring columns and classes mostly lead to the same plans.
         new = {key: path for path in made if (key := path.tobytes()) not in case.looked_at}
         case.looked_at.update(new)
-        known.add([_taken(case, path) for path in new.values() if _allowed(case, path)])
+        case.add(known, new.values())
         tables.append(found)
     case.classes, case.bounds = classes, np.array(tables)
     return paths

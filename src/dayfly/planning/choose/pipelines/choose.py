@@ -169,7 +169,10 @@ class Choice:
 
 
 def choose(
-    *problems: Problem, time_limit_s: float | None = None, compiled: bool | None = None
+    *problems: Problem,
+    time_limit_s: float | None = None,
+    compiled: bool | None = None,
+    good: Sequence[PipelinePlan] = (),
 ) -> Choice:
     """All plans that none dominates, of one problem or of several together, such as of stores.
 
@@ -180,6 +183,8 @@ def choose(
             it is through; a first look is taken in any case. None: it goes on until it is exact.
         compiled: whether by numba, which has to be installed; None: if it is, and worth it
             (`engine`).
+        good: plans that may be as good as any, such as those of the same problems with a little
+            more memory. They change nothing but how soon a search over a store is through.
     """
     if not problems:
         raise RequestError("nothing to choose among: give a problem")
@@ -189,7 +194,7 @@ def choose(
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]
     if stores:
-        found, gap = search_over_store(stores, loops, deadline)
+        found, gap = search_over_store(stores, loops, deadline, good)
         points, gaps = points + found, [*gaps, gap]
     alike: dict[StagesOverLinks, list[StagesOverLinks]] = {}
     for problem in problems:

@@ -243,18 +243,22 @@ def expand(
 def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
     """Which labels of one boundary to keep; they come by rising c (see `labels` for the rule).
 
+    Few labels dominate most others, and those near to each other: what dominated the one before is
+    tried first.
+
     Args:
         backward: least seconds of all layers below, of one micro-batch.
         by_uses: whether fewer functions, vCPUs and stages are an advantage.
     """
     kept = np.empty(len(labels), dtype=np.int64)
+    tried = np.empty(len(labels), dtype=np.int64)  # the same, in another order
     n = 0
     for i in range(len(labels)):
         h, df, db = labels[i, 1], labels[i, 3], labels[i, 4]
         latest = max(labels[i, 2], h + db + backward)
         dominated = False
         for at in range(n):
-            j = kept[at]
+            j = tried[at]
             lag_f = max(labels[j, 3] - df, 0.0)
             if (
                 labels[j, 1] + lag_f + max(labels[j, 4] - db, 0.0) <= h
@@ -269,9 +273,12 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
                 )
             ):
                 dominated = True
+                for before in range(at, 0, -1):
+                    tried[before] = tried[before - 1]
+                tried[0] = j
                 break
         if not dominated:
-            kept[n] = i
+            kept[n] = tried[n] = i
             n += 1
     return kept[:n]
 

@@ -216,7 +216,10 @@ class _Way:
 
 
 def search_over_store(
-    problems: Sequence[StagesOverStore], loops: SearchLoops, deadline: float | None
+    problems: Sequence[StagesOverStore],
+    loops: SearchLoops,
+    deadline: float | None,
+    good: Sequence[PipelinePlan] = (),
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
@@ -225,6 +228,7 @@ def search_over_store(
 
     Args:
         deadline: of time.process_time; the first look is always taken.
+        good: plans that may be as good as any; the better they are, the less is left to search.
     """
     known: Known = Incumbents()
     ways: list[_Way] = []
@@ -232,14 +236,19 @@ def search_over_store(
     gap = 0.0
     for schedule in dict.fromkeys(one.schedule for one in problems):
         own = [way for one in problems if one.schedule == schedule for way in _ways(one)]
-        gap = max(gap, _searched(own, len(ways), loops, known, deadline))
+        gap = max(gap, _searched(own, len(ways), loops, known, deadline, good))
         ways += own
         found |= {(one.case, one.path.tobytes()): one for one in known.plans}
     return [_point(ways[one.case], one) for one in found.values()], gap
 
 
 def _searched(
-    ways: Sequence[_Way], first: int, loops: SearchLoops, known: Known, deadline: float | None
+    ways: Sequence[_Way],
+    first: int,
+    loops: SearchLoops,
+    known: Known,
+    deadline: float | None,
+    good: Sequence[PipelinePlan],
 ) -> float:
     """Adds what some ways have, and gives the gap. first: number of the first way."""
     cases = []
@@ -250,6 +259,7 @@ def _searched(
         case = first_look(number, model, loops, known, _most(way))
         if case is not None:
             cases.append(case)
+            case.add(known, [path for plan in good if (path := _path_of(plan, way)) is not None])
     return _close_gap(cases, loops, known, deadline)
 
 
@@ -327,6 +337,19 @@ def _numbers(problem: StagesOverStore, step: int) -> list[int]:
         for number in range(step, problem.most_functions + 1, step)
     }
     return sorted(largest.values()) or [problem.most_functions]
+
+
+def _path_of(plan: PipelinePlan, way: _Way) -> Ints | None:
+    """Stages of a plan as a case has them (`Found`); None: it is none of this way's."""
+    one = way.problem
+    if (plan.schedule, plan.micro_batches) != (one.schedule, one.micro_batches):
+        return None
+    number = {choice: k for k, choice in enumerate(way.choices)}
+    choices = [number.get(choice) for choice in zip(plan.options, plan.replicas, strict=True)]
+    if None in choices or (max(plan.replicas) > 1 and plan.pipelined != way.pipelined):
+        return None
+    ends = [stage[-1] for stage in plan.stages]
+    return np.array([*zip(ends, choices, strict=True)][::-1], dtype=np.int64)
 
 
 def _point(way: _Way, found: Found) -> Point[PipelinePlan]:
