@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 #: front by less are candidates, too, the nearest so many of them.
 CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
 P = TypeVar("P")
+#: By what part plans may be better than what a first search finds, which is to tell their memory.
+_FIRST_WITHIN = 0.05
 #: A run that is longer than what an interruption delays.
 _LONG_S = 1e6
 
@@ -299,10 +301,8 @@ def _pipelines(
             refused.append(refusal)
     if len(refused) == len(kinds):
         raise refused[-1]
-    if len(kinds) > 1:
-        each = [[one for one in every if one.plan.settings.schedule == name] for name in ORDERS]
-        every = [point for own in each if own for point in Front.of(own).points]
-    return [point.plan for point in every], gap
+    each = [[one for one in every if one.plan.settings.schedule == name] for name in ORDERS]
+    return [point.plan for own in each if own for point in Front.of(own).points], gap
 
 
 def _pipelines_of(
@@ -317,19 +317,19 @@ def _pipelines_of(
     """The same of functions of one kind.
 
     compared: with plans of other places, where start-up and validation count, too. What the
-    equation of memory leaves out is found afterwards, and makes the search begin again once with as
-    much less.
+    equation of memory leaves out is found by a first search, which may miss plans that are a little
+    better, and is left free in the second, which is exact.
     """
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
     until = time.process_time() + time_limit_s
     found: dict[Settings, Candidate] = {}
-    spare_mib, gap, good = 0.0, 0.0, ()
-    for last in (False, True):
+    spare_mib, gap = 0.0, 0.0
+    good: tuple[PipelinePlan, ...] = ()
+    for within in (_FIRST_WITHIN, 0.0):
         merged, problems = cut_problems(target, asked, wanted, kind, spare_mib)
         left_s = max(0.01, until - time.process_time())
-        choice = choose(*problems, time_limit_s=left_s, good=good)
-        good = tuple(point.plan for point in choice.points)
-        gap = max(gap, choice.gap)
+        choice = choose(*problems, time_limit_s=left_s, good=good, within=within)
+        good, gap = tuple(point.plan for point in choice.points), choice.gap
         excess = 0.0
         for point in choice.points:
             if not point.plan.starts:
@@ -346,7 +346,7 @@ def _pipelines_of(
             excess = max(excess, over)
             if over <= 0:
                 found.setdefault(one.settings, one)
-        if excess <= 0 or last or time.process_time() > until:
+        if time.process_time() > until:
             break
         spare_mib += excess
     return list(found.values()), gap

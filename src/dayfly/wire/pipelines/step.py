@@ -65,6 +65,7 @@ class Layout:
     replicas: int | tuple[int, ...]
     #: Of each stage: its first rank; then that of the stage there is not.
     _firsts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _each: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         each = self.replicas
@@ -73,11 +74,12 @@ class Layout:
         if self.stages < 1 or len(each) != self.stages or min(each) < 1:
             raise ValueError(f"{self}: a pipeline has a stage and a replica at least")
         object.__setattr__(self, "_firsts", tuple(accumulate(each, initial=0)))
+        object.__setattr__(self, "_each", tuple(each))
 
     @property
     def each(self) -> tuple[int, ...]:
         """Replicas of each stage."""
-        return tuple(map(self.replicas_of, range(self.stages)))
+        return self._each
 
     @property
     def even(self) -> bool:
@@ -96,7 +98,7 @@ class Layout:
 
     def replicas_of(self, stage: int) -> int:
         """Replicas of a stage."""
-        return self._firsts[stage + 1] - self._firsts[stage]
+        return self._each[stage]
 
     def stage_rank(self, rank: int) -> StageRank:
         """What a rank computes. Raises ValueError if there is no such rank."""

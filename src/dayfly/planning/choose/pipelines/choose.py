@@ -173,6 +173,7 @@ def choose(
     time_limit_s: float | None = None,
     compiled: bool | None = None,
     good: Sequence[PipelinePlan] = (),
+    within: float = 0.0,
 ) -> Choice:
     """All plans that none dominates, of one problem or of several together, such as of stores.
 
@@ -185,6 +186,7 @@ def choose(
             (`engine`).
         good: plans that may be as good as any, such as those of the same problems with a little
             more memory. They change nothing but how soon a search over a store is through.
+        within: the largest gap that will do, of a search over a store; 0: it is to be exact.
     """
     if not problems:
         raise RequestError("nothing to choose among: give a problem")
@@ -194,7 +196,7 @@ def choose(
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]
     if stores:
-        found, gap = search_over_store(stores, loops, deadline, good)
+        found, gap = search_over_store(stores, loops, deadline, good, within)
         points, gaps = points + found, [*gaps, gap]
     alike: dict[StagesOverLinks, list[StagesOverLinks]] = {}
     for problem in problems:

@@ -220,6 +220,7 @@ def search_over_store(
     loops: SearchLoops,
     deadline: float | None,
     good: Sequence[PipelinePlan] = (),
+    within: float = 0.0,
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
@@ -229,6 +230,7 @@ def search_over_store(
     Args:
         deadline: of time.process_time; the first look is always taken.
         good: plans that may be as good as any; the better they are, the less is left to search.
+        within: the part by which plans may be better than what is found.
     """
     known: Known = Incumbents()
     ways: list[_Way] = []
@@ -236,7 +238,7 @@ def search_over_store(
     gap = 0.0
     for schedule in dict.fromkeys(one.schedule for one in problems):
         own = [way for one in problems if one.schedule == schedule for way in _ways(one)]
-        gap = max(gap, _searched(own, len(ways), loops, known, deadline, good))
+        gap = max(gap, _searched(own, len(ways), loops, known, deadline, good, within))
         ways += own
         found |= {(one.case, one.path.tobytes()): one for one in known.plans}
     return [_point(ways[one.case], one) for one in found.values()], gap
@@ -249,6 +251,7 @@ def _searched(
     known: Known,
     deadline: float | None,
     good: Sequence[PipelinePlan],
+    within: float,
 ) -> float:
     """Adds what some ways have, and gives the gap. first: number of the first way."""
     cases = []
@@ -260,13 +263,13 @@ def _searched(
         if case is not None:
             cases.append(case)
             case.add(known, [path for plan in good if (path := _path_of(plan, way)) is not None])
-    return _close_gap(cases, loops, known, deadline)
+    return _close_gap(cases, loops, known, deadline, within)
 
 
 def _close_gap(
-    cases: list[Case], loops: SearchLoops, known: Known, deadline: float | None
+    cases: list[Case], loops: SearchLoops, known: Known, deadline: float | None, goal: float
 ) -> float:
-    """Gives the gap."""
+    """Gives the gap, which is to be no more than `goal`."""
     sure = [0.0 if deadline is None else float("inf")] * len(cases)
 
     def is_late() -> bool:
@@ -278,12 +281,12 @@ def _close_gap(
                 step(case, loops, known)
     try:
         for case in cases:
-            case.close(known)
+            case.close(known, goal)
             if len(case.classes):
                 search(case, loops, known, beam=True, deadline=deadline)
-        for within in (0.0,) if deadline is None else (_FIRST_WITHIN, 0.0):
+        for within in (goal,) if deadline is None or goal else (_FIRST_WITHIN, goal):
             for at, case in enumerate(cases):
-                case.close(known)
+                case.close(known, goal)
                 if len(case.classes):
                     search(case, loops, known, within=within, deadline=deadline)
                 sure[at] = within
