@@ -181,14 +181,20 @@ def _begins(stretch: _Stretch) -> tuple[int, int]:
 class Rounds:
     """How an epoch's steps form rounds, after each of which replicas are equal.
 
+        epochs of 9 steps, k = 4, begun = 6      ... 2 3 4 5 | 6 7 8 | 9 10 11 12 | 13 14 15 16 | 17
+
     An epoch's last round may be shorter.
 
-    Attributes:
+    Args:
+        epochs: of which the steps are.
         k: steps of a round; None: an epoch is one.
+        begun: a step with which a round begins: those of its epoch are counted from it, those of
+            others from their epoch's first step.
     """
 
     epochs: Batches
     k: int | None
+    begun: int = 0
 
     @property
     def longest(self) -> int:
@@ -200,20 +206,32 @@ class Rounds:
         """The steps of the round that `step` is in."""
         epoch = self.epochs.epoch(step)
         begin, end = self.epochs.first(epoch), self.epochs.first(epoch + 1)
-        first = step - (step - begin) % self.longest
-        return range(first, min(first + self.longest, end))
+        first = step - (step - self._begun(epoch)) % self.longest
+        return range(max(first, begin), min(first + self.longest, end))
 
     def number(self, step: int) -> int:
         """The rounds that lie before `step` as a whole."""
         epochs, last = self.epochs, self.epochs.epoch(step)
-        changing = range(min(last, epochs.alike_from))
+        alike_from = max(epochs.alike_from, epochs.epoch(self.begun) + 1)
+        changing = range(min(last, alike_from))
         before = sum(self._of(epoch) for epoch in changing)
         before += (last - len(changing)) * self._of(len(changing))
-        return before + (step - epochs.first(last)) // self.longest
+        return before + self._within(last, step)
+
+    def _begun(self, epoch: int) -> int:
+        """The step from which the rounds of an epoch are counted."""
+        first = self.epochs.first(epoch)
+        return self.begun if first < self.begun < self.epochs.first(epoch + 1) else first
+
+    def _within(self, epoch: int, step: int) -> int:
+        """Rounds of an epoch that lie before a step as a whole."""
+        begun = self._begun(epoch)
+        first = (self.epochs.first(epoch) - begun) // self.longest
+        return (step - begun) // self.longest - first
 
     def _of(self, epoch: int) -> int:
         """Rounds of an epoch."""
-        return -(-(self.epochs.first(epoch + 1) - self.epochs.first(epoch)) // self.longest)
+        return self._within(epoch, self.epochs.first(epoch + 1) - 1) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -402,6 +402,30 @@ def test_replicas_of_a_stage_have_equal_states_before_a_step() -> None:
     assert states.note("worker 1 loaded", {"step": 8, "digest": "d"}) is not None
 
 
+def test_stages_of_another_cut_have_the_same_weights_together() -> None:
+    states = States()
+
+    def told(who: str, cut: list[int], stage: int, **sums: int) -> str | None:
+        words = {what: f"{total:x}" for what, total in sums.items()}
+        holds = f"stage {stage} of cut {cut}" if cut else ""
+        record = {"step": 4, "digest": f"{cut} {stage}", "holds": holds, "cut": cut}
+        return states.note(who, {**record, "stage": stage, "sums": words})
+
+    assert told("worker 0 computed", [3], 0, weights=2**128 - 1, state=7) is None
+    assert told("worker 1 computed", [3], 1, weights=10) is None
+    assert told("worker 0 loaded", [], 0, weights=9, state=7, more=1) is None
+    assert told("worker 1 loaded", [], 0, weights=9, state=7, more=1) is None, "its replica"
+    assert told("worker 0 loaded", [2, 4], 0, weights=1) is None
+    assert told("worker 1 loaded", [2, 4], 1, state=7) is None
+    wrong = told("worker 2 loaded", [2, 4], 2, weights=9)
+    assert wrong is not None
+    assert wrong.startswith(
+        "worker 2 loaded other weights before step 4 than worker 1 computed (digests "
+    )
+    states.keep(8)
+    assert told("worker 0 computed", [], 0, weights=5) is None, "computed anew"
+
+
 def test_what_a_generation_computed_is_what_the_next_one_loads() -> None:
     generation = begun(ONE)
     look(generation, change_asked=True)

@@ -127,13 +127,6 @@ def test_resume_after_a_kill_of_the_coordinator(
     assert small.bits(tmp_path) == small.bits(alone(2, 4))
 
 
-def test_a_run_goes_on_with_the_protocol_that_it_began_with(data: Path, tmp_path: Path) -> None:
-    killed(data, tmp_path, [Fault(COORDINATOR, 13, "step")], sync="local-sgd", k=4)
-    for given in ({"k": 2}, {"sync": "bsp"}):
-        with pytest.raises(dayfly.RequestError, match="goes on as it began"):
-            dayfly.resume(tmp_path, progress=False, **given)
-
-
 @pytest.mark.quick
 @pytest.mark.parametrize(
     ("given", "words"),

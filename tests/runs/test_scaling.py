@@ -346,6 +346,12 @@ def test_what_cannot_be_is_refused_and_the_run_goes_on_as_it_was(
         ({"collective": "push-pull"}, "needs a channel that sums"),
         ({"channel": "redis://127.0.0.1:1/0"}, "--channel redis://127.0.0.1:1/0: "),
         ({"cut": (1, 9)}, "--cut 1,9: the model has 5 layers"),
+        ({"sync": "local-sgd", "k": 4, "cut": (3,)}, "local-sgd cannot have --cut"),
+        ({"sync": "local-sgd", "k": 4, "fragments": 2}, "give --sync local-sgd --k N --outer"),
+        (
+            {"sync": "local-sgd", "k": 4, "outer": "nesterov", "fragments": 4},
+            "--fragments 4 are more than the model's 3 layers",
+        ),
     ]
     said: list[str] = []
 

@@ -38,15 +38,28 @@ def test_rounds_of_two_steps_in_epochs_of_five() -> None:
     assert [rounds.number(step) for step in range(8)] == [0, 0, 1, 1, 2, 3, 3, 4]
 
 
+def test_rounds_of_four_steps_in_epochs_of_nine_that_begin_anew_with_a_step() -> None:
+    rounds = Rounds(Epochs(samples=90, batch_size=10, seed=0), 4, 15)
+    starts = [step for step in range(27) if rounds.steps(step).start == step]
+    assert starts == [0, 4, 8, 9, 11, 15, 18, 22, 26]
+    assert [rounds.number(step) for step in starts] == list(range(9))
+    assert Rounds(rounds.epochs, None, 15).steps(16) == range(15, 18)
+
+
 @given(
     samples=st.integers(1, 200),
     batch_size=st.integers(1, 40),
     k=st.none() | st.integers(1, 30),
     step=st.integers(0, 300),
+    begun=st.integers(0, 300),
 )
-def test_rounds_follow_one_another(samples: int, batch_size: int, k: int | None, step: int) -> None:
+def test_rounds_follow_one_another(
+    samples: int, batch_size: int, k: int | None, step: int, begun: int
+) -> None:
     epochs = Epochs(samples, batch_size, 0)
-    rounds = Rounds(epochs, k)
+    rounds = Rounds(epochs, k, begun)
+    assert rounds.steps(begun).start == begun
+    assert rounds.number(0) == 0
     steps = rounds.steps(step)
     assert step in steps
     assert len(steps) <= rounds.longest

@@ -21,7 +21,7 @@ from dayfly.training.state import (
     encode,
     load_model_tensors,
     model_tensors,
-    state_digest,
+    state_digests,
 )
 
 keys = st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False)
@@ -171,7 +171,7 @@ def test_equal_states_have_equal_digests_however_they_lie_in_memory() -> None:
     weight = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)
     tree, tensors = {"a": 1, "b": [2]}, {"w": weight, "n": torch.tensor(3)}
     same = {"n": torch.tensor(3), "w": weight.t().contiguous().t()}
-    assert state_digest(tree, tensors) == state_digest({"b": [2], "a": 1}, same)
+    assert state_digests(tree, tensors) == state_digests({"b": [2], "a": 1}, same)
     others = [
         ({**tree, "a": 2}, tensors),
         (tree, {**tensors, "w": weight + 1}),
@@ -179,4 +179,24 @@ def test_equal_states_have_equal_digests_however_they_lie_in_memory() -> None:
         (tree, {**tensors, "n": torch.tensor(3, dtype=torch.int32)}),
         (tree, {"w": weight, "m": torch.tensor(3)}),
     ]
-    assert len({state_digest(*state) for state in [(tree, tensors), *others]}) == 6
+    assert len({state_digests(*state)[0] for state in [(tree, tensors), *others]}) == 6
+
+
+def test_sums_of_stages_are_those_of_the_whole_model() -> None:
+    names = ["model.a", "model.b", "ema.a", "optimizer.state.a.step", "outer.state.a", "lag.a"]
+    tensors = {name: torch.tensor([float(at)]) for at, name in enumerate(names)}
+    _, whole = state_digests({"of": "the whole"}, tensors)
+    parts = [
+        state_digests({}, {name: one for name, one in tensors.items() if (name == "model.b") is b})
+        for b in (False, True)
+    ]
+    sums = [
+        {what: int(text, 16) for what, text in one.items()}
+        for one in (whole, *(s for _, s in parts))
+    ]
+    assert list(sums[0]) == ["moving average", "weights", "optimizer state"]
+    assert sums[2].keys() == {"weights"}
+    together = {what: (one + sums[2].get(what, 0)) % 2**128 for what, one in sums[1].items()}
+    assert together == sums[0]
+    _, other = state_digests({}, {**tensors, "model.b": torch.tensor([9.0])})
+    assert {what for what in whole if whole[what] != other[what]} == {"weights"}

@@ -28,6 +28,7 @@ _CHANGES = {
     for name in (
         *("platform", "platform_option", "imitate"),
         *("workers", "memory", "cpu", "lifetime", "uplink", "downlink", "latency", "cold_start"),
+        *("sync", "k", "outer", "outer_lr", "outer_momentum", "fragments", "overlap"),
         *("channel", "collective", "aggregators", "cut", "replicas", "stage_memory", "shares"),
         *("micro_batches", "schedule", "log_budget", "checkpoint_every"),
     )

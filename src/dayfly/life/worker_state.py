@@ -18,10 +18,18 @@ class States:
                    generation 4   worker 0 loaded a1f0     worker 1 loaded 77c2: another state
 
     Replicas of a stage have equal states before a step, whether they computed it or loaded it from
-    the step's checkpoint, and whenever they did.
+    the step's checkpoint, and whenever they did. Where the cut or the protocol changes, states are
+    not the same; weights are, and so are sums of their digests over all stages:
+
+        step 716   generation 3   stage 0 of cut 3   5   stage 1 of cut 3   4     together 9
+                   generation 4   the whole model    9
     """
 
     _told: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
+    _stages: dict[tuple[int, tuple[int, ...]], dict[int, Mapping[str, str]]] = field(
+        default_factory=dict
+    )
+    _sums: dict[tuple[int, str], tuple[str, int]] = field(default_factory=dict)
 
     def note(self, who: str, record: Mapping[str, Any]) -> str | None:
         """Notes a worker's record; returns what is wrong with its state, or None.
@@ -30,24 +38,49 @@ class States:
             who: the worker, and whether it `computed` or `loaded` the state.
             record: with the `step` before which the state is, what of the model the worker `holds`
                 in words, if not all of it, and the state's `digest`; None or missing: it goes on
-                within a round, where replicas differ.
+                within a round, where replicas differ. `sums` of digests, by what they are of in
+                words, are of the worker's `stage` of a `cut`; missing: there are none.
         """
         if (digest := record.get("digest")) is None:
             return None
         step, holds = record["step"], record.get("holds", "")
         other, expected = self._told.setdefault((step, holds), (who, digest))
         if digest == expected:
-            return None
+            return self._note_sums(who, step, record)
         of = f" of {holds}" if holds else ""
-        return (
-            f"{who} another state{of} before step {step} than {other} (digests {digest} and "
-            f"{expected}): let the job make the same model, optimizer and scheduler in every "
-            "process, and these load all that they save"
+        return _differing(
+            f"{who} another state{of} before step {step} than {other}", digest, expected
         )
+
+    def _note_sums(self, who: str, step: int, record: Mapping[str, Any]) -> str | None:
+        """As `note`, of what states of other cuts and protocols have in common."""
+        if (sums := record.get("sums")) is None:
+            return None
+        cut = tuple(record["cut"])
+        stages = self._stages.setdefault((step, cut), {})
+        stages[record["stage"]] = sums
+        if len(stages) <= len(cut):
+            return None  # others have not told yet
+        for what in sorted({what for one in stages.values() for what in one}):
+            total = sum(int(one.get(what, "0"), 16) for one in stages.values()) % 2**128
+            other, expected = self._sums.setdefault((step, what), (who, total))
+            if total != expected:
+                said = f"{who} other {what} before step {step} than {other}"
+                return _differing(said, f"{total:032x}", f"{expected:032x}")
+        return None
 
     def keep(self, step: int) -> None:
         """Forgets other steps: those before are over, and those after may be computed anew."""
         self._told = {place: one for place, one in self._told.items() if place[0] == step}
+        self._stages = {place: one for place, one in self._stages.items() if place[0] == step}
+        self._sums = {place: one for place, one in self._sums.items() if place[0] == step}
+
+
+def _differing(said: str, digest: str, expected: str) -> str:
+    return (
+        f"{said} (digests {digest} and {expected}): let the job make the same model, optimizer and "
+        "scheduler in every process, and these load all that they save"
+    )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """The settings that may change from one generation of a run to the next.
 
-Fixed for the run's life is what its bits and its order of samples depend on: seed, batch size,
-protocol, compression, the number of threads and the CPU type.
+Fixed for the run's life are seed, batch size, compression, the number of threads and the CPU type.
 """
 
 from __future__ import annotations
@@ -9,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from dayfly.errors import RequestError
 from dayfly.life.platforms.base import PLATFORMS
+from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.channels import channel_kind
 
 #: The flag that gives one size of all functions, or each worker's.
@@ -39,8 +39,15 @@ class Changes:
         latency_ms: of each request to the store.
         cold_start_s: seconds that each start takes longer.
         channel: URL of the channel, without secrets.
+        sync: protocol; what belongs to the one before alone, such as `k`, is as if not given.
+        k: steps between two averages of local SGD, or "epoch".
+        outer: outer optimizer of local SGD.
+        outer_lr: its learning rate.
+        outer_momentum: its momentum.
+        fragments: in which an outer gradient is exchanged.
+        overlap: inner steps after which the sum of a fragment is applied.
         collective: all-reduce algorithm.
-        aggregators: workers that sum, of k-reduce.
+        aggregators: workers that sum, of k-reduce and hap.
         cut: first layer of each stage but the first.
         replicas: functions of each stage: one number for all, or each stage's.
         micro_batches: pieces in which a worker computes its share of a batch.
@@ -49,7 +56,7 @@ class Changes:
         checkpoint_every_s: longest time between run checkpoints.
 
     Raises:
-        RequestError: nothing is to change, or there is no such platform or channel.
+        RequestError: nothing is to change, or there is no such platform, channel or protocol.
     """
 
     platform: str | None = None
@@ -67,6 +74,13 @@ class Changes:
     latency_ms: float | None = None
     cold_start_s: float | None = None
     channel: str | None = None
+    sync: str | None = None
+    k: int | Literal["epoch"] | None = None
+    outer: str | None = None
+    outer_lr: float | None = None
+    outer_momentum: float | None = None
+    fragments: int | None = None
+    overlap: int | None = None
     collective: str | None = None
     aggregators: int | None = None
     cut: tuple[int, ...] | None = None
@@ -83,6 +97,8 @@ class Changes:
             PLATFORMS.check(self.platform)
         if self.channel is not None:
             channel_kind(self.channel)  # whether it is a URL of a channel, without secrets
+        if self.sync is not None:
+            PROTOCOLS.check(self.sync, "--sync")
 
     @property
     def given(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ new generation     start, load job and data           | step 120 ...       by th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -24,12 +24,14 @@ from dayfly.planning.plan import Plan
 from dayfly.runs.changes import MEMORY, Changes, flag_of
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.job_record import Record
-from dayfly.runs.prepare import check_shares
+from dayfly.runs.outer_of_job import with_outer
+from dayfly.runs.prepare import check_phases, check_shares
 from dayfly.runs.run_plan import differences
 from dayfly.runs.settings import Settings
 from dayfly.runs.setup import Setup
 from dayfly.runs.staging import refitted
 from dayfly.runs.unequal import shares_of
+from dayfly.specs.compression import compression
 from dayfly.specs.generations import Change, GenerationPlan
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.collectives import COLLECTIVES
@@ -123,7 +125,9 @@ def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:
     Raises:
         RequestError: settings by which the job cannot go on.
     """
+    record = replace(record, settings=with_outer(job, record.settings))
     job = job.sized(record.settings.members)
+    check_phases(job, record.settings)
     check_shares(job, record.settings, record.samples)
     for kind in record.settings.kinds:
         resources_of(kind)  # before anything is tried
@@ -142,6 +146,28 @@ def sums_note(before: Settings, after: Settings) -> str | None:
         f"{before.algorithm} so far, {after.algorithm} from here on, which sum in different "
         "orders: the bits may be others"
     )
+
+
+def state_notes(before: Settings, after: Settings) -> Iterator[str]:
+    """Yields what to say of the state that another protocol does not go on with.
+
+    Args:
+        before: settings so far.
+        after: from here on.
+    """
+    was, now = before.outer_optimizer, after.outer_optimizer
+    if was is not None and now is None:
+        yield (
+            "all workers go on with worker 0's optimizer from here on, and without the outer "
+            "optimizer's state"
+        )
+    if was is None and now is not None:
+        yield f"--outer {now.name} begins here, with a state as at a run's beginning"
+    if (was is None) != (now is None) and compression(after.compress).feeds_back:
+        yield (
+            f"what --compress {after.compress} has held back is dropped here, as it is of another "
+            "kind than what travels from here on"
+        )
 
 
 def batch_words(job: Job, before: Settings, after: Settings) -> list[str]:

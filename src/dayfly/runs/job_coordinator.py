@@ -24,7 +24,7 @@ from dayfly.life.reports import DONE, plain
 from dayfly.planning.plan import Plan
 from dayfly.runs.boundaries import Boundaries
 from dayfly.runs.callbacks import Callbacks, View
-from dayfly.runs.changing import NextPlan, batch_words, sums_note
+from dayfly.runs.changing import NextPlan, batch_words, state_notes, sums_note
 from dayfly.runs.changing_coordinator import ChangingCoordinator
 from dayfly.runs.deciders import Decision, Decisions, own_deciders
 from dayfly.runs.directory import PLAN
@@ -152,10 +152,12 @@ class JobCoordinator(ChangingCoordinator):
     def _own_notes(self, record: Record, setup: Setup) -> Iterator[str]:
         settings = record.settings
         before = self._context.before if record is self._record else self._record
-        if isinstance(before, Record) and (note := sums_note(before.settings, settings)):
-            yield note
-        if isinstance(before, Record) and record is self._record:
-            yield from batch_words(self._job, before.settings, settings)
+        if isinstance(before, Record):
+            if (note := sums_note(before.settings, settings)) is not None:
+                yield note
+            yield from state_notes(before.settings, settings)
+            if record is self._record:
+                yield from batch_words(self._job, before.settings, settings)
         if record.planned is not None and (words := record.planned.words()):
             yield words
         if not self._replays(record):

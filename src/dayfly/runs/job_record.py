@@ -69,8 +69,7 @@ class Record(JobRunRecord):
 
     def changed_settings(self, changes: Mapping[str, Any]) -> Settings:
         """The settings of the next life. Raises RequestError for what the checkpoint depends on."""
-        outer = ("outer", "outer_lr", "outer_momentum", "fragments", "overlap")
-        fixed = ["sync", "k", *outer, "compress", "virtual_workers"]
+        fixed = ["compress", "virtual_workers"]
         if self.settings.virtual_workers is not None:
             fixed.append("micro_batches")  # in which a leaf is computed
         for name in fixed:

@@ -25,7 +25,7 @@ from dayfly.runs.spans import Spans
 from dayfly.runs.staging import CUT
 from dayfly.runs.task import StepTask
 from dayfly.training.replica import Wishes
-from dayfly.training.state import Tensors, state_digest
+from dayfly.training.state import Tensors, state_digests
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.execution import wait_patiently
 from dayfly.wire.stores.base import Store
@@ -144,10 +144,10 @@ class Keeping(Closing):
         with self._spans.during("checkpoint"):
             replica, writer = protocol.worker.replica, self._task.writer
             state = protocol.shared_state()
-            digest: Future[str] | None = None
+            told: Future[dict[str, Any]] | None = None
             # No step follows that would change it. CPUs of other types may compute other bits.
-            if then is not None and protocol.equal and not self._task.allow_other_cpu:
-                digest = self._writer.submit(state_digest, *state)
+            if then is not None and not self._task.allow_other_cpu:
+                told = self._writer.submit(told_of, protocol, self._task, state)
             cut = [] if (line := self._task.pipelining) is None else list(line.cut)
             tree = {"replica": state[0], CUT: cut, **more}
             shared, mine = protocol.state()
@@ -167,8 +167,7 @@ class Keeping(Closing):
                 step=step,
                 parts=[asdict(part) for part in parts],
                 then=then,
-                digest=None if digest is None else digest.result(),
-                holds=self._task.holds,
+                **({} if told is None else told.result()),
                 began=at,
                 seconds=time.monotonic() - began,
             )
@@ -201,3 +200,23 @@ class Keeping(Closing):
     def close(self) -> None:
         """Waits until the checkpoint that is being written is finished, and ends the thread."""
         self._writer.shutdown(wait=True)
+
+
+def told_of(
+    protocol: Protocol, task: StepTask, state: tuple[Any, Tensors] | None = None
+) -> dict[str, Any]:
+    """Returns what an attempt tells of the state of its replica: digests; empty within a round.
+
+    Args:
+        protocol: whose replica it is.
+        task: of the attempt.
+        state: of `protocol.shared_state`; None: that is asked for.
+    """
+    if not protocol.equal:
+        return {}
+    digest, sums = state_digests(*(state or protocol.shared_state()))
+    told = {"digest": digest, "holds": task.holds}
+    if not protocol.complete:
+        return told
+    cut = () if task.pipelining is None else task.pipelining.cut
+    return {**told, "sums": sums, "cut": list(cut), "stage": task.stage_rank.stage}

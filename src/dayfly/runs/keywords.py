@@ -97,6 +97,13 @@ class ChangeKeywords(TypedDict, total=False):
     latency_ms: float | None
     cold_start_s: float | None
     channel: str | None
+    sync: str | None
+    k: int | Literal["epoch"] | None
+    outer: str | None
+    outer_lr: float | None
+    outer_momentum: float | None
+    fragments: int | None
+    overlap: int | None
     collective: str | None
     aggregators: int | None
     cut: tuple[int, ...] | None

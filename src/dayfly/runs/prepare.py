@@ -197,7 +197,7 @@ def prepare(
 
 def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data) -> Prepared:
     check_shares(job, settings, data.trained)
-    _check_phases(job, settings)
+    check_phases(job, settings)
     replica = Replica(job, precision=settings.precision)
     check_rates(compression(settings.compress), replica.optimizers.values())
     check_fragments(settings.outer_optimizer, replica.model)
@@ -249,8 +249,13 @@ def _prepared(job: Job, settings: Settings, profile: Profile | None, data: Data)
     )
 
 
-def _check_phases(job: Job, settings: Settings) -> None:
-    """Raise RequestError for what a job with several optimizers cannot have."""
+def check_phases(job: Job, settings: Settings) -> None:
+    """Raise RequestError for what a job with several optimizers cannot have.
+
+    Args:
+        job: that is trained.
+        settings: of its run.
+    """
     if len(job.phases) == 1:
         return
     described = settings.protocol

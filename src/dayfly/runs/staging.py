@@ -35,6 +35,7 @@ from dayfly.training.sources import open_sources
 from dayfly.training.stages.layers import build_stage
 from dayfly.training.stages.probe import check_stages
 from dayfly.training.state import Tensors, model_tensors
+from dayfly.training.streaming import check_fragments
 from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.stores.base import Store
 
@@ -167,11 +168,9 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
     settings = record.settings
     if not settings.cut:
         nbytes = record.round_bytes.summed
-        if before.cut:
-            rounds = Rounds(
-                Epochs.of(record.samples, job, changed=record.batches), settings.round_steps
-            )
-            nbytes = protocol(settings.protocol).round_bytes(job, Replica(job), rounds)
+        exchanges = ("cut", "sync", "k", "outer", "fragments")
+        if any(getattr(settings, name) != getattr(before, name) for name in exchanges):
+            nbytes = _summed_bytes(record, job)
         fresh = RoundBytes.of_sums(
             nbytes,
             settings.workers,
@@ -186,6 +185,20 @@ def refitted(before: Settings, record: Record, job: Job, store: Store) -> Record
     staging = _staged(record, job, store)
     round_bytes = staging.round_bytes.validating_as(record.round_bytes)
     return replace(record, pipelining=staging.pipelining, round_bytes=round_bytes)
+
+
+def _summed_bytes(record: Record, job: Job) -> int:
+    """What a worker sums in a round by the settings of a record, of a model that is not cut.
+
+    Raises RequestError for an outer optimizer that cannot be.
+    """
+    settings = record.settings
+    epochs = Epochs.of(record.samples, job, changed=record.batches)
+    rounds = Rounds(epochs, settings.round_steps)
+    with seeded(DATA, job.seed):
+        replica = Replica(job)
+        check_fragments(settings.outer_optimizer, replica.model)
+        return protocol(settings.protocol).round_bytes(job, replica, rounds)
 
 
 def recut(record: Record, job: Job, store: Store) -> None:

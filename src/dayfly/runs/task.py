@@ -155,9 +155,10 @@ class StepTask(FunctionTask):
 
     @property
     def holds(self) -> str:
-        """Which stage of the model the worker has, in words; "" if all of it."""
+        """What of the run's state the worker has, in words: which stage of the model, or the state
+        by which outer optimizer; "" if a whole replica."""
         if self.pipelining is None:
-            return ""
+            return "" if self.outer is None else self.outer.words
         cut = ",".join(map(str, self.pipelining.cut))
         return f"stage {self.stage_rank.stage} of cut {cut}"
 

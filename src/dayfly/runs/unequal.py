@@ -126,10 +126,11 @@ def check_unequal(settings: Settings) -> None:
             f"{flag} of each worker cannot be with --virtual-workers, whose leaves are of one "
             "size: leave out one of them"
         )
-    if not settings.protocol.weighs:
+    differ = any(len(set(getattr(settings, name))) > 1 for name in _LISTS)
+    if differ and not settings.protocol.weighs:
         raise RequestError(
             f"{flag} of each worker cannot be with --sync {settings.sync}, whose workers have "
-            "equal shares of each batch: give bsp or hap"
+            f"equal shares of each batch: give bsp or hap, or {flag} that are equal"
         )
 
 

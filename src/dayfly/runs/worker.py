@@ -40,12 +40,13 @@ from dayfly.life.reports import (
 )
 from dayfly.runs.engines import Engines
 from dayfly.runs.gpu_watch import GpuWatch
-from dayfly.runs.keeping import Keeping
+from dayfly.runs.keeping import Keeping, told_of
 from dayfly.runs.made_with import check_function
 from dayfly.runs.not_finite import FiniteWatch, NotFiniteError
 from dayfly.runs.progress import CatchUp, Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.protocols.base import WorkerContext
+from dayfly.runs.protocols.handing_on import alike
 from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
 from dayfly.runs.spans import FaultPoints, Spans
@@ -58,7 +59,7 @@ from dayfly.training.replica import Replica, Wishes
 from dayfly.training.slices import Slices
 from dayfly.training.sources import BOTH, Sides, open_sources
 from dayfly.training.stages.layers import build_stage
-from dayfly.training.state import state_digest, trained_names
+from dayfly.training.state import trained_names
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.execution import wait_patiently
@@ -147,7 +148,7 @@ class Worker:
         tree, tensors = checkpoints.read(store, task.checkpoint, None if line is None else stage)
         self._progress = Progress.load(tree["progress"])
         self._epochs = Epochs.of(task.samples, job, task.steps, task.batches)
-        self._rounds = Rounds(self._epochs, task.k)
+        self._rounds = Rounds(self._epochs, task.k, task.checkpoint.step)  # which ends a round
         pieces, leaves = task.pieces, task.virtual_workers
         order: tuple[int, ...] = ()
         if line is not None and (shared := line.flow.shared) is not None:
@@ -221,12 +222,12 @@ class Worker:
             self._reporter,
             self._fault_points,
         )
-        self.step = self._protocol.load_state(task.checkpoint.step, tree["replica"], tensors)
+        state = alike(worker, tree["replica"], tensors)
+        self.step = self._protocol.load_state(task.checkpoint.step, *state)
         self._ended = task.ended
         self.kept: str | None = None
         self.error: str | None = None
-        digest = state_digest(*self._protocol.shared_state()) if self._protocol.equal else None
-        told = {"step": self.step, "digest": digest, "holds": task.holds}
+        told = {"step": self.step, **told_of(self._protocol, task)}
         start_s = time.monotonic() - began
         # Only those of whom something was heard are asked for heartbeats.
         urgent = self._heartbeats.sent

@@ -47,6 +47,14 @@ class Outer:
     momentum: float = 0.9
     streaming: Streaming | None = None
 
+    @property
+    def words(self) -> str:
+        """All of it as flags."""
+        said = f"--outer {self.name} --outer-lr {self.lr:g} --outer-momentum {self.momentum:g}"
+        if (streaming := self.streaming) is None:
+            return said
+        return f"{said} --fragments {streaming.fragments} --overlap {streaming.overlap}"
+
     @classmethod
     def of(
         cls,

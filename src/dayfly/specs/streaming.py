@@ -67,6 +67,15 @@ class Streaming:
         """Share of the own parameters in what a worker goes on with."""
         return ALPHA if self.overlap else 0.0
 
+    def steps(self, first: int, due: int) -> int:
+        """Returns the steps of a round whose last exchange was taken at its end.
+
+        Args:
+            first: the round's first step.
+            due: the step after which that exchange is applied.
+        """
+        return due - self.overlap - first + 1
+
     def taken(self, done: int, steps: int) -> range:
         """Returns the fragments that are exchanged after a step of a round.
 

@@ -13,7 +13,7 @@ rounds has it once, and of each worker its inner optimizer's state and its resid
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,13 @@ _INNER = "optimizer"
 _TREE = "optimizer.json"
 
 
+def hyperparameters(outer: Outer | None) -> dict[str, Any]:
+    """Returns those that a run's settings give its outer optimizer; empty: the job has its own."""
+    if outer is None or outer.name == OF_JOB:
+        return {}
+    return {"lr": outer.lr, "momentum": outer.momentum, "nesterov": outer.name == NESTEROV}
+
+
 def outer_optimizer(outer: Outer, job: Job, model: nn.Module) -> torch.optim.Optimizer:
     """Returns an outer optimizer over the model's trainable parameters.
 
@@ -60,13 +67,7 @@ def outer_optimizer(outer: Outer, job: Job, model: nn.Module) -> torch.optim.Opt
     build: Any = job.outer_optimizer
     if outer.name != OF_JOB:
         # One tensor after another: what it computes with takes no memory of all together.
-        build = partial(
-            torch.optim.SGD,
-            lr=outer.lr,
-            momentum=outer.momentum,
-            nesterov=outer.name == NESTEROV,
-            foreach=False,
-        )
+        build = partial(torch.optim.SGD, **hyperparameters(outer), foreach=False)
     made = built("outer_optimizer", build, parameters)
     return check_optimizer(made, parameters, "outer_optimizer")
 
@@ -164,15 +165,21 @@ class OuterGradients(RoundSum):
         """Beside the inner optimizer's state, what is this worker's alone between rounds."""
         return {} if self._residual_P is None else {_RESIDUAL: self._residual_P}
 
-    def load_shared(self, tree: Any, tensors: Tensors) -> None:
+    def load_shared(
+        self, tree: Any, tensors: Tensors, settings: Mapping[str, Any] | None = None
+    ) -> None:
         """Go on with the outer optimizer's state that `shared` gave.
 
         Args:
             tree: None: it is as at the beginning.
             tensors: of which the tree speaks, among others.
+            settings: hyperparameters in place of those in the state; None: they stay.
         """
-        if tree is not None:
-            load_optimizer_state(self._optimizer, self._replica.model, tree, tensors)
+        if tree is None:
+            return
+        load_optimizer_state(self._optimizer, self._replica.model, tree, tensors)
+        for group in self._optimizer.param_groups:
+            group.update(settings or {})
 
     def load_own(self, own: Sequence[Tensors]) -> None:
         """Go on with what `own` gave, at this worker or at those whose part it takes over."""
@@ -252,6 +259,11 @@ def parted(tree: Any, tensors: Tensors) -> tuple[Any, Tensors, Tensors]:
     text = bytearray(json.dumps(inner).encode())
     own[_TREE] = torch.frombuffer(text, dtype=torch.uint8)
     return {**tree, _INNER: shared_inner}, shared, own
+
+
+def of_outer(own: Tensors) -> bool:
+    """Returns whether a worker's own tensors are of one with an outer optimizer."""
+    return _TREE in own
 
 
 def joined(tree: Any, tensors: Tensors, own: Tensors) -> tuple[Any, Tensors]:

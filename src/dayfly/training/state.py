@@ -23,18 +23,35 @@ from dayfly.errors import RequestError
 Tensors = dict[str, torch.Tensor]
 
 
-def state_digest(tree: Any, tensors: Tensors) -> str:
-    """Returns a digest of a state, which equal states share: XXH3 of 128 bits, in hexadecimal.
+#: What of a state is a parameter's or a buffer's, in words, by how names of tensors begin.
+_OF_PARAMETERS = {
+    "model.": "weights",
+    "ema.": "moving average",
+    "optimizer.state.": "optimizer state",
+}
+
+
+def state_digests(tree: Any, tensors: Tensors) -> tuple[str, dict[str, str]]:
+    """Returns digests of a state, which equal states share: XXH3 of 128 bits, in hexadecimal.
 
     Args:
         tree: JSON.
         tensors: of which it speaks, by name.
+
+    Returns:
+        One of the whole state; and by what it is of, such as `weights`, the sums of tensors'
+        digests, modulo 2^128. Sums of a model's stages add up to those of the whole model.
     """
     digest = xxhash.xxh3_128(json.dumps(tree, sort_keys=True).encode())
+    sums: dict[str, int] = {}
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+        one = xxhash.xxh3_128(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        one.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(one.digest())
+        for begin, what in _OF_PARAMETERS.items():
+            if name.startswith(begin):
+                sums[what] = (sums.get(what, 0) + one.intdigest()) % 2**128
+    return digest.hexdigest(), {what: f"{total:032x}" for what, total in sums.items()}
 
 
 def encode(value: Any, path: str, tensors: Tensors) -> Any:

@@ -163,6 +163,19 @@ class StreamedGradients(OuterGradients):
         checkpoint, stop = self._wishes.tolist()
         return self._numbers.tolist(), Wishes(checkpoint > 0, stop > 0)
 
+    def apply(self, number: int, steps: int) -> None:
+        """Go on from an exchange's sum.
+
+        Args:
+            number: of the exchange.
+            steps: of its round; of the last exchange.
+        """
+        if number < len(self._spans):
+            self.apply_fragment(number)
+        if number == self.last:
+            self.apply_rest()
+            self._replica.follow(steps, self._from)
+
     @torch.no_grad()
     def apply_fragment(self, number: int) -> None:
         """Take the outer optimizer's step with a fragment's sum, and go on with the mixture."""
@@ -187,11 +200,6 @@ class StreamedGradients(OuterGradients):
         """Go on with the moves of all workers' buffers."""
         self._buffer_moves.rejoin(self._moves, self._taken)
         self._taken = []
-
-    @property
-    def outer(self) -> list[torch.Tensor]:
-        """The outer parameters (not copied), equal at all workers, in the model's order."""
-        return self._from
 
     def in_place(self) -> AbstractContextManager[None]:
         """The model has the outer parameters inside."""

@@ -140,6 +140,11 @@ class Protocol(Closing):
         """Whether the replica equals its peers', as far as the protocol knows: between rounds."""
         return True
 
+    @property
+    def complete(self) -> bool:
+        """Whether the model of `shared_state` is what any other protocol goes on with, too."""
+        return True
+
     def shared_state(self) -> tuple[Any, Tensors]:
         """The replica's state as JSON and tensors (not copied), as all workers have it alike."""
         return self.worker.replica.state()

@@ -29,6 +29,7 @@ from dayfly.training.compression.exchange import Exchange
 from dayfly.training.leaves import LeafExchange
 from dayfly.training.logged import added, by_name
 from dayfly.training.order import Rounds
+from dayfly.training.outer import of_outer
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
 from dayfly.training.synchronous import Synchronous
@@ -98,7 +99,7 @@ class Bsp(WholeModel):
         if self._remembers is not None:
             task = here.task
             own = checkpoints.read_own(here.store, task.checkpoint, task.rank, task.world_size)
-            self._remembers.load_state(tensors, own)
+            self._remembers.load_state(tensors, [one for one in own if not of_outer(one)])
         return step
 
     def state(self) -> tuple[Tensors, Tensors]:

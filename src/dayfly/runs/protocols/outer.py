@@ -18,11 +18,19 @@ from typing import Any
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
+from dayfly.runs.protocols.handing_on import OUTER, STREAMED, own_of, settled, streamed
 from dayfly.runs.protocols.local_sgd import LocalSgdRounds
 from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB, Outer
 from dayfly.training.order import Rounds
-from dayfly.training.outer import OuterGradients, joined, outer_optimizer, parted, travelling
+from dayfly.training.outer import (
+    OuterGradients,
+    hyperparameters,
+    joined,
+    outer_optimizer,
+    parted,
+    travelling,
+)
 from dayfly.training.replica import Replica
 from dayfly.training.state import Tensors
 
@@ -56,7 +64,7 @@ class OuterRounds(LocalSgdRounds):
     def shared_state(self) -> tuple[Any, Tensors]:
         tree, tensors, _ = parted(*self.worker.replica.state())
         outer, more = self._outer.shared()
-        return {**tree, _OUTER: outer}, {**tensors, **more}
+        return {**tree, OUTER: outer}, {**tensors, **more}
 
     def state(self) -> tuple[Tensors, Tensors]:
         _, _, own = parted(*self.worker.replica.state())
@@ -64,17 +72,18 @@ class OuterRounds(LocalSgdRounds):
 
     def _begin_at(self, tree: Any, tensors: Tensors) -> None:
         here, task = self.worker, self.worker.task
-        known = checkpoints.owners(task.checkpoint)
-        own: Sequence[Tensors] = ()
-        if known:
-            own = checkpoints.read_own(here.store, task.checkpoint, task.rank % known, known)
-        here.replica.load_state(*joined(tree, tensors, own[0] if own else {}))
-        self._outer.load_shared(tree.get(_OUTER), tensors)
-        self._begin_from(own[0] if own else {}, tree, tensors)
-        if self._outer.own():
-            if known != task.world_size:
-                own = checkpoints.read_own(here.store, task.checkpoint, task.rank, task.world_size)
-            self._outer.load_own(own)
+        own = own_of(here, task.rank)
+        if tree.get(STREAMED) not in (None, streamed(task.outer)):
+            tree, tensors, own = settled(here, tree, tensors, own)
+        here.replica.load_state(*joined(tree, tensors, own))
+        self._outer.load_shared(tree.get(OUTER), tensors, hyperparameters(task.outer))
+        self._begin_from(own, tree, tensors)
+        if OUTER in tree and self._outer.own():  # else residuals are of gradients
+            residuals: Sequence[Tensors] = (own,)
+            if checkpoints.owners(task.checkpoint) != task.world_size:
+                where = here.store, task.checkpoint
+                residuals = checkpoints.read_own(*where, task.rank, task.world_size)
+            self._outer.load_own(residuals)
 
     def _begin_from(self, own: Tensors, tree: Any, tensors: Tensors) -> None:
         """Take what else a run checkpoint has.
@@ -83,7 +92,3 @@ class OuterRounds(LocalSgdRounds):
             own: of this worker, or of the one whose part it begins with; empty: there is none.
             tree, tensors: shared.
         """
-
-
-#: In the tree of a replica's state, the outer optimizer's.
-_OUTER = "outer"

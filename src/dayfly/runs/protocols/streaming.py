@@ -28,11 +28,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
 from dayfly.runs.protocols.base import WorkerContext
+from dayfly.runs.protocols.handing_on import STREAMED, WAITING
 from dayfly.runs.protocols.outer import OuterRounds
 from dayfly.specs.compression import compression
 from dayfly.specs.outer import Outer
@@ -44,9 +45,6 @@ from dayfly.training.replica import Wishes
 from dayfly.training.state import Tensors
 from dayfly.training.streaming import StreamedGradients
 from dayfly.wire.schedule import Name
-
-#: In the tree of a replica's state, exchanges whose sums wait to be applied.
-_WAITING = "waiting"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,16 +114,21 @@ class StreamingRounds(OuterRounds):
     def _names(sums: int) -> Sequence[str]:
         return [f"frag-{number}" for number in range(sums)]
 
+    @property
+    def complete(self) -> bool:
+        return not self._flights
+
     def shared_state(self) -> tuple[Any, Tensors]:
         tree, tensors = super().shared_state()
         waiting = [[one.number, one.first, one.due] for one in self._flights]
+        how = {STREAMED: asdict(self._streaming), WAITING: waiting}
         sums = self._outer.sums([one.number for one in self._flights])
-        return {**tree, _WAITING: waiting}, {**tensors, **self._outer.shared_model(), **sums}
+        return {**tree, **how}, {**tensors, **self._outer.shared_model(), **sums}
 
     def _begin_from(self, own: Tensors, tree: Any, tensors: Tensors) -> None:
         self._flights = [
             _Flight(number=number, first=first, due=due, told=True)
-            for number, first, due in tree.get(_WAITING, [])
+            for number, first, due in tree.get(WAITING, [])
         ]
         self._outer.begin_from(own, tensors, [one.number for one in self._flights])
 
@@ -203,12 +206,7 @@ class StreamingRounds(OuterRounds):
             self._arrive(one)
             here.faults.at(step, "reduced")
             with here.spans.during("apply"):
-                if one.number < self._streaming.fragments:
-                    self._outer.apply_fragment(one.number)
-                if one.number == self._outer.last:
-                    self._outer.apply_rest()
-                    steps = len(here.rounds.steps(one.first))
-                    here.replica.follow(steps, self._outer.outer)
+                self._outer.apply(one.number, self._streaming.steps(one.first, one.due))
             self._flights.remove(one)
             self._tell(one)
             here.faults.at(step, "applied")
