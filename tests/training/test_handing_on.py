@@ -87,8 +87,8 @@ def test_equal_replicas_go_on_with_worker_0s_optimizer(tmp_path: Path) -> None:
     asked = job(optimizer=OPTIMIZERS["adamw"])
     store, written, states = FileStore(tmp_path), [], []
     for rank in range(2):
-        torch.manual_seed(rank)
         replica = Replica(asked)
+        torch.manual_seed(rank)
         trains(replica)
         states.append(replica.state())
         tree, tensors, own = parted(*states[0][:1], states[-1][1])
