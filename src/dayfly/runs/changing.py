@@ -138,7 +138,8 @@ def sums_note(before: Settings, after: Settings) -> str | None:
     """What to say where sums are added up in another order from now on; None: they are not."""
     lagging = {(one.sync, one.workers, one.aggregators, shares_of(one)) for one in (before, after)}
     if len(lagging) > 1 and (before.protocol.staleness or after.protocol.staleness):
-        return "another part of each sum is a step late from here on: the curve may be another"
+        part = "another" if after.protocol.staleness else "no"
+        return f"{part} part of each sum is a step late from here on: the curve may be another"
     summed_by = {before.algorithm, after.algorithm}
     if len(summed_by) == 1 or all(COLLECTIVES[name].rank_order for name in summed_by):
         return None
