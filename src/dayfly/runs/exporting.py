@@ -120,8 +120,8 @@ def _script(model: nn.Module, file: Path, given: _Given) -> None:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.filterwarnings("ignore", message=".*is deprecated", category=DeprecationWarning)
         # What depends on the data, and would be traced wrongly, is told by a warning.
-        warnings.simplefilter("error", torch.jit.TracerWarning)  # type: ignore[attr-defined]
-        traced = torch.jit.trace(model, given())  # type: ignore[no-untyped-call]
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        traced = torch.jit.trace(model, given())
         torch.jit.save(traced, str(file))
 
 
