@@ -38,7 +38,7 @@ def test_all_is_drawn_without_an_error(
     tmp_path: Path, workers: int, width: int, dark: bool
 ) -> None:
     file = write_report(run(tmp_path / "run", workers, 20))
-    elements = opened(file, tmp_path / "profile", width=width, dark=dark)
+    elements = opened(file, width=width, dark=dark)
     assert said(elements, "errors") == "0"
     # Of a worker: 20 steps of 5 kinds, one of them twice, but for waits that touch; its start.
     spans = re.fullmatch(rf"(\d+) spans of {workers} workers, 2 figures", said(elements, "drawn"))
@@ -65,7 +65,7 @@ def test_a_run_too_long_for_a_page_is_drawn_by_shares(
     monkeypatch.setattr(detail, "choose", lambda times: choose(times, spans=300, shares=2000))
     file = write_report(run(tmp_path / "run", 4, 60))
     assert "Too many for a page" in file.read_text()
-    elements = opened(file, tmp_path / "profile")
+    elements = opened(file)
     assert said(elements, "errors") == "0"
     assert said(elements, "drawn").endswith("spans of 4 workers, 2 figures")
 
@@ -83,7 +83,7 @@ def test_hostile_texts_are_shown_and_not_run(tmp_path: Path) -> None:
         record={"error": HOSTILE},
         history={"epochs": [{"epoch": 0, HOSTILE: 0.5}], "step_loss": [1.0]},
     )
-    elements = opened(write_report(directory), tmp_path / "profile")
+    elements = opened(write_report(directory))
     assert said(elements, "errors") == "0"
     assert "<img" not in elements
 
@@ -91,7 +91,7 @@ def test_hostile_texts_are_shown_and_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("view", ["", pytest.param("lanes=1", marks=pytest.mark.slow)])
 def test_a_scripts_run_is_drawn_in_one_lane(view: str, tmp_path: Path) -> None:
     file = write_report(made_up.script(tmp_path / "run"))
-    elements = opened(file, tmp_path / "profile", view=view)
+    elements = opened(file, view=view)
     assert said(elements, "errors") == "0"
     assert said(elements, "drawn") == "16 spans of 2 workers, 0 figures"
     (button,) = re.findall(r'<button[^>]*data-do="lanes"[^>]*>', elements)
@@ -101,7 +101,7 @@ def test_a_scripts_run_is_drawn_in_one_lane(view: str, tmp_path: Path) -> None:
 
 def test_a_run_without_any_event_is_a_page_all_the_same(tmp_path: Path) -> None:
     file = write_report(made_up.write(tmp_path / "run", [], {}))
-    elements = opened(file, tmp_path / "profile")
+    elements = opened(file)
     assert said(elements, "errors") == "0"
     assert said(elements, "drawn") == "0 spans of 0 workers, 0 figures"
 
@@ -157,7 +157,7 @@ def handled(tmp_path: Path) -> tuple[str, dict[str, Any]]:
     # The script's own figure, as the hand needs it.
     text = file.read_text().replace("let figure, choice", "let choice")
     file.write_text(text.replace("function main() {", "let figure;\nfunction main() {"))
-    elements = opened(with_script(file, HAND), tmp_path / "profile")
+    elements = opened(with_script(file, HAND))
     return elements, json.loads(said(elements, "seen").replace("&quot;", '"'))
 
 
@@ -194,8 +194,8 @@ def test_wheel_drag_keys_hover_and_legend(tmp_path: Path) -> None:
 
 def test_the_address_says_what_is_seen(tmp_path: Path) -> None:
     file = write_report(run(tmp_path / "run", 4, 20))
-    whole = said(opened(file, tmp_path / "profile"), "drawn")
-    part = said(opened(file, tmp_path / "profile", view="t=1.0,1.3&lanes=0"), "drawn")
+    whole = said(opened(file), "drawn")
+    part = said(opened(file, view="t=1.0,1.3&lanes=0"), "drawn")
     assert 0 < int(part.split()[0]) < int(whole.split()[0]) / 3
 
 
@@ -205,7 +205,7 @@ def test_a_mistake_in_the_script_shows(tmp_path: Path) -> None:
     text = page.render(reading.RunFiles.read(directory))
     broken = directory / "broken.html"
     broken.write_text(text)
-    elements = opened(with_script(broken, "nothing.there();"), tmp_path / "profile")
+    elements = opened(with_script(broken, "nothing.there();"))
     assert said(elements, "errors") == "1"
     assert "nothing is not defined" in elements
 
@@ -226,7 +226,7 @@ def test_many_steps_are_added_up_from_afar_and_drawn_one_by_one_close(tmp_path: 
     file = write_report(run(tmp_path / "run", 2, 600))
     text = file.read_text().replace("let figure, choice", "let choice")
     file.write_text(text.replace("function main() {", "let figure;\nfunction main() {"))
-    elements = opened(with_script(file, ZOOMED), tmp_path / "profile")
+    elements = opened(with_script(file, ZOOMED))
     assert said(elements, "errors") == "0"
     afar, close = json.loads(said(elements, "seen"))
     assert afar[1] > 5000

@@ -182,7 +182,7 @@ def test_pictures_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_a_browser_shows_it(choice: Choice, tmp_path: Path) -> None:
     file = tmp_path / "plan.html"
     write_plot(choice, file)
-    shown = opened(file, tmp_path / "browser")
+    shown = opened(file)
     assert "Where the time goes" in shown
     assert shown.count("<svg") >= 3
 

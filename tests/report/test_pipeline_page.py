@@ -42,7 +42,7 @@ def passes_in(band: dict[str, Any]) -> list[tuple[str, int]]:
     return [("fb"[number % 2], number // 2) for number in band["passes"][2::3]]
 
 
-def is_shown_by_stage(directory: Path, profile: Path) -> None:
+def is_shown_by_stage(directory: Path) -> None:
     """Asserts what holds for the page of every pipeline, made up or real, that fits into it."""
     run = RunFiles.read(directory)
     pipeline = CutRun.of(run)
@@ -68,7 +68,7 @@ def is_shown_by_stage(directory: Path, profile: Path) -> None:
     said_there = words_of(directory)
     assert said_there is not None
     assert said_there in text
-    elements = opened(file, profile)
+    elements = opened(file)
     assert said(elements, "errors") == "0"
     assert f"of {len(bands)} workers" in said(elements, "drawn")
     assert elements.count('<svg class="drawing"') == 1
@@ -77,7 +77,7 @@ def is_shown_by_stage(directory: Path, profile: Path) -> None:
 @pytest.mark.long
 def test_a_made_up_pipeline(tmp_path: Path) -> None:
     directory = MADE.write(tmp_path / "run")
-    is_shown_by_stage(directory, tmp_path / "profile")
+    is_shown_by_stage(directory)
     text = words(directory)
     for what in (
         "pipeline 3 stages 2 replicas, 4 micro-batches, fill-drain",
@@ -204,7 +204,7 @@ def test_numbers_in_passes_and_words_at_the_pointer(tmp_path: Path) -> None:
     file = write_report(MADE.write(tmp_path / "run"))
     text = file.read_text().replace("let figure, choice", "let choice")
     file.write_text(text.replace("function main() {", "let figure;\nfunction main() {"))
-    elements = opened(with_script(file, HAND), tmp_path / "profile")
+    elements = opened(with_script(file, HAND))
     assert said(elements, "errors") == "0"
     noted = json.loads(said(elements, "seen").replace("&quot;", '"'))
     written = noted["written"][: noted["written"].index("hidden")]
@@ -232,6 +232,6 @@ def test_numbers_in_passes_and_words_at_the_pointer(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_it_is_drawn_at_any_width(tmp_path: Path, width: int, dark: bool) -> None:
     file = write_report(MADE.write(tmp_path / "run"))
-    elements = opened(file, tmp_path / "profile", width=width, dark=dark)
+    elements = opened(file, width=width, dark=dark)
     assert said(elements, "errors") == "0"
     assert said(elements, "theme") == ("dark" if dark else "light")

@@ -31,7 +31,7 @@ def test_a_run_with_a_death(tmp_path: Path) -> None:
     losses = tree["figures"][0]["series"][0]["line"]
     assert [step for step, _ in losses] == list(range(small.STEPS))
     assert losses[-1][1] == float(f"{json_losses(run)[-1]:.6g}")
-    elements = opened(file, tmp_path / "profile")
+    elements = opened(file)
     assert said(elements, "errors") == "0"
     assert "of 2 workers" in said(elements, "drawn")
 
