@@ -128,7 +128,7 @@ def _along_the_tree(nodes: tuple[Node, ...], terms: Sequence[Terms]) -> Terms:
 
 
 def _random_all_reduce(random: Random, *, sums: bool) -> AllReduce:
-    """An all-reduce of up to 12 members, over links of one rate or of two."""
+    """An all-reduce of up to 12 members and 100 chunks, over links of one rate or of two."""
     rates = [random.choice([10e6, 30e6, 70e6])] * 2
     if random.random() < 0.5:
         rates[1] = random.choice([10e6, 30e6, 70e6])
@@ -149,9 +149,8 @@ def _random_all_reduce(random: Random, *, sums: bool) -> AllReduce:
         down=down,
         direct=not sums and random.random() < 0.3,
     )
-    return AllReduce(
-        members=random.randint(2, 12), length=random.randint(3_000, 3_000_000), link=link
-    )
+    members, length = random.randint(2, 12), random.randint(3_000, 3_000_000)
+    return AllReduce(members=members, length=min(length, 25 * chunk_bytes), link=link)
 
 
 def _buffers(case: CollectiveCase, size: int, length: int) -> tuple[list[Named], list[Named]]:
