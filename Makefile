@@ -61,7 +61,7 @@ endef
 export CHECK_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test quick slow coverage mutants programs soak pictures docs lint format clean
+.PHONY: help venv demo test quick slow coverage costs mutants programs soak pictures docs lint format clean
 # Each of the processes gets an equal part of the tests; who has done its own takes of another's.
 PYTEST = $(BIN)/python -m pytest -n $(TESTS) --dist worksteal
 
@@ -89,6 +89,11 @@ coverage: $(TEST_MADE) programs  ## branches that run in the tests' own processe
 	@mkdir -p build
 	@$(PYTEST) -m 'not slow' --cov dayfly --cov-branch --cov-report json:build/coverage.json $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.coverage build/coverage.json
+
+costs: $(TEST_MADE) programs  ## CPU seconds of the suite by room, file and test: which cost most
+	@mkdir -p build && rm -f build/costs.jsonl
+	@$(PYTEST) -m 'not slow' --costs build/costs.jsonl $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.costs build/costs.jsonl
 
 mutants: $(TEST_MADE) programs  ## MUTANTS=200 seeded faults: how many the rooms' own tests find
 	@mkdir -p build

@@ -31,7 +31,9 @@ import torch
 from hypothesis import settings
 
 from dayfly.uncompiled import leave_compiler_unloaded
+from tests.costs import Costs
 from tests.warm import popen
+from tests.warm.server import SHARED
 
 settings.register_profile("random", deadline=None)  # --hypothesis-profile random looks further
 settings.register_profile("dayfly", deadline=None, derandomize=True)
@@ -70,6 +72,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dayfly")
     group.addoption("--cold", action="store_true", help="start every program as a user does")
+    group.addoption("--costs", type=Path, help="a file to append the tests' CPU seconds to")
     group.addoption("--part", help="every n-th test function alone, such as 3/7")
     group.addoption("--minutes", type=float, help="begin no test after so many")
     today = int(time.time()) // 86400
@@ -82,7 +85,9 @@ def pytest_configure(config: pytest.Config) -> None:
     distributes = config.getoption("dist", "no") != "no"  # what it starts are processes of tests
     covered = distributes and config.getoption("cov_source", None)  # they import what is counted
     if not (config.getoption("--cold") or covered):
-        popen.install()
+        popen.install(more=SHARED if distributes else ())
+    if (costs := config.getoption("--costs")) is not None:
+        config.pluginmanager.register(Costs(costs.absolute()))
     config.stash[_BEGAN] = time.monotonic()
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,7 @@ from dayfly.wire.channels.base import Channel
 from dayfly.wire.channels.conformance import SOON_S, put, tensor
 from dayfly.wire.channels.kinds import Direct
 from dayfly.wire.keys import COORDINATOR, EVERYONE, FOREVER, HEADER_BYTES, SERVER, Key
+from tests.channels import apart
 from tests.channels.kit import MIB, eventually_only, handles, plan, site
 
 KIND = Direct()
@@ -156,25 +155,13 @@ def test_a_worker_that_is_not_there_yet_is_waited_for(
         assert torch.equal(got, tensor((4,)))
 
 
-WORKER = """
-import sys, pathlib, signal
-from tests.channels.kit import site
-from dayfly.wire.channels.kinds import Direct
-channel = Direct().open(site(pathlib.Path(sys.argv[1]), "tcp://"), 1)
-print("open", flush=True)
-signal.pause()
-"""
-
-
 @pytest.mark.long
 def test_a_killed_peer_is_named_and_its_successor_found(
     coordinators: Channel, tmp_path: Path
 ) -> None:
     place, got = site(tmp_path, "tcp://"), torch.zeros(4)
     with KIND.open(place, 0) as reader, ThreadPoolExecutor(1) as pool:
-        with subprocess.Popen(
-            [sys.executable, "-c", WORKER, tmp_path], stdout=subprocess.PIPE, text=True
-        ) as peer:
+        with apart.start("worker", tmp_path) as peer:
             try:
                 assert peer.stdout is not None
                 assert peer.stdout.readline() == "open\n"

@@ -34,6 +34,7 @@ from dayfly.wire.keys import COORDINATOR, EVERYONE, HEADER_BYTES, SERVER, Key
 from dayfly.wire.message import DTYPES, Header, as_bytes
 from dayfly.wire.sockets import process, sums
 from dayfly.wire.sockets.table import MessageTable
+from tests.channels import apart
 from tests.channels.kit import MIB, SUM, eventually, handles, kept_port, part, plan, push, site
 
 KIND = ParameterServer()
@@ -331,22 +332,10 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert not handles() - before
 
 
-COORDINATOR_SCRIPT = """
-import sys, pathlib, signal
-from tests.channels.kit import plan, site
-from dayfly.wire.channels.kinds import ParameterServer
-channel = ParameterServer().create(site(pathlib.Path(sys.argv[1]), "ps://"), plan(3))
-print(channel._process.pid, flush=True)
-signal.pause()
-"""
-
-
 @pytest.mark.long
 def test_the_server_dies_with_its_coordinator(tmp_path: Path) -> None:
     """Also by kill -9; what it left in the store does not hinder the next."""
-    with subprocess.Popen(
-        [sys.executable, "-c", COORDINATOR_SCRIPT, tmp_path], stdout=subprocess.PIPE, text=True
-    ) as coordinator:
+    with apart.start("coordinator", tmp_path) as coordinator:
         try:
             assert coordinator.stdout is not None
             pidfd = os.pidfd_open(int(coordinator.stdout.readline()))

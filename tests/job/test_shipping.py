@@ -195,7 +195,9 @@ def test_what_a_killed_process_unpacked_is_gone_at_the_next_start(
         print(sys.path[0], flush=True)
         sys.stdin.read()
     """
-    command = [sys.executable, "-c", dedent(program), str(store.root), json.dumps(asdict(shipped))]
+    (tmp_path / "receives.py").write_text(dedent(program))
+    command = [sys.executable, str(tmp_path / "receives.py"), str(store.root)]
+    command.append(json.dumps(asdict(shipped)))
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:

@@ -64,8 +64,9 @@ class Outcome:
     took_s: float = 0.0
 
 
-def serve(fd: int) -> None:
-    """Run what comes over a connection until it closes."""
+def serve(fd: int) -> set[str]:
+    """Run what comes over a connection until it closes; returns the backends that were used."""
+    used: set[str] = set()
     torch.set_num_threads(1)
     os.environ.update(ENVIRONMENT)
     with Connection(fd) as connection:
@@ -73,7 +74,8 @@ def serve(fd: int) -> None:
             try:
                 task = pickle.loads(connection.recv_bytes())
             except EOFError:
-                return
+                return used
+            used.add(task.backend)
             connection.send_bytes(pickle.dumps(perform(task)))
 
 

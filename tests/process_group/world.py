@@ -20,8 +20,6 @@ from tests.process_group.server import request
 from tests.process_group.worker import Outcome, Task
 from tests.process_group.workloads import Workload
 
-#: torch calls half of its collectives deprecated; its users do not stop using them.
-QUIET = ("-W", "ignore::FutureWarning")
 #: Seconds until workers are taken for hung; nothing takes as long when all is well.
 HUNG_S = 120.0
 #: Seconds for an interpreter to end.
@@ -59,7 +57,7 @@ class World:
         self._server, theirs = socket.socketpair()
         with theirs, self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *QUIET, "-m", "tests.process_group.server", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.process_group.server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -87,15 +87,18 @@ class Server:
         self._ready = False
 
     @classmethod
-    def start(cls, loaded: Mapping[str, str]) -> Server:
-        """A new one, with these variables at load; it imports beside what its owner does."""
+    def start(cls, loaded: Mapping[str, str], more: Sequence[str] = ()) -> Server:
+        """A new one, with these variables at load; it imports beside what its owner does.
+
+        more: modules that it imports beside those that it always does.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         dropped = {*at_load(os.environ), "PYTHONPATH"}
         environment = {name: value for name, value in os.environ.items() if name not in dropped}
         house = str(Path(dayfly.__file__).parents[1])  # this process's, of which there may be more
         code = (
             f"import sys; path = list(sys.path); sys.path[:0] = [{str(_ROOT)!r}, {house!r}]; "
-            f"from tests.warm import server; server.main({theirs.fileno()}, path)"
+            f"from tests.warm import server; server.main({theirs.fileno()}, path, {tuple(more)!r})"
         )
         with theirs, cold():
             process = subprocess.Popen(
@@ -147,6 +150,8 @@ def at_load(environment: Mapping[str, str]) -> dict[str, str]:
 #: How many servers a process may start: as many different sets of variables at load.
 _MOST_SERVERS = 2
 _servers: list[Server] = []
+#: What servers import beside what they always do.
+_more: Sequence[str] = ()
 _cold = threading.local()
 
 
@@ -161,14 +166,17 @@ def cold() -> Iterator[None]:
         _cold.depth = before
 
 
-def install(*servers: Server) -> None:
+def install(*servers: Server, more: Sequence[str] = ()) -> None:
     """Programs of this process are forked where they can be.
 
     Args:
         servers: that are there already; none: those of before, if any.
+        more: modules that servers which are started from now on import, too.
     """
+    global _more
     if servers:
         _servers[:] = servers
+    _more = more
     subprocess.Popen._execute_child = _execute  # type: ignore[attr-defined]
     multiprocessing.util.spawnv_passfds = _spawn  # type: ignore[attr-defined]
 
@@ -267,7 +275,7 @@ def _server(environment: Mapping[str, str]) -> Server | None:
             return server
     if len(own) < len(_servers) or len(own) == _MOST_SERVERS:
         return None
-    fresh = Server.start(at_load({**library_settings({}), **environment}))
+    fresh = Server.start(at_load({**library_settings({}), **environment}), _more)
     _servers.append(fresh)
     return fresh
 

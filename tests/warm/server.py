@@ -62,6 +62,9 @@ PRELOADED = (
     "dayfly.wire.engine",
     "dayfly.wire.channels.files",
 )
+#: What processes of tests import as they collect, and functions of their jobs once more. For a
+#: server of several such processes: a test that runs alone would wait for it in vain.
+SHARED = ("optuna", "torchmetrics")
 #: A variable that makes the kernel's copy of the server's environment so long that a program's fits
 #: there: /proc/PID/environ is where a process looks for the mark of another.
 ROOM = "TESTS_WARM_ROOM"
@@ -99,13 +102,13 @@ class Interpreter:
     loaded: Mapping[str, str]
 
 
-def main(fd: int, path: Sequence[str]) -> NoReturn:
-    """Serve. path: sys.path of an interpreter, without the first."""
+def main(fd: int, path: Sequence[str], more: Sequence[str]) -> NoReturn:
+    """Serve. path: sys.path of an interpreter, without the first. more: modules to import, too."""
     from tests.warm.popen import at_load
 
     interpreter = Interpreter(path, at_load(os.environ))  # before imports add to it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the socket's other end closes then
-    for module in PRELOADED:
+    for module in (*PRELOADED, *more):
         importlib.import_module(module)
     leave_compiler_unloaded()  # or each program with an optimizer would load it for itself
     if len(os.listdir("/proc/self/task")) > 1:
