@@ -89,7 +89,7 @@ ALLOWED: dict[str, set[str]] = {
     "dayfly": {"errors", "callbacks", "job", "data", "runs"},
     "__main__": {"cli"},
 }
-_MODULE_IN_TEXT = re.compile(r"(dayfly(?:\.[a-z_0-9]+)+)(?::[\w.]+)?")
+_MODULE_IN_TEXT = re.compile(r"""(["'])(dayfly(?:\.[a-z_0-9]+)+)(?::[\w.]+)?\1""")
 
 
 def room_of(module: str) -> str:
@@ -104,13 +104,21 @@ def tree_of(source: str) -> ast.Module:
     return ast.parse(source)
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All of a module, however deep; expressions, which are the most of it, have none."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for node in getattr(tree, field, ()):
+            yield node
+            yield from statements(node)
+
+
 def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
     """Line and module of every import from dayfly, wherever it stands in a module of `package`.
 
     Imports in functions and under TYPE_CHECKING count, and so do modules named in a text to be
     imported by name, such as "dayfly.runs.worker:main".
     """
-    for node in ast.walk(tree_of(source)):
+    for node in statements(tree_of(source)):
         found: list[str] = []
         match node:
             case ast.Import():
@@ -121,11 +129,12 @@ def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
                     above = package.split(".")[: len(package.split(".")) - node.level + 1]
                     start = ".".join([*above, *([start] if start else [])])
                 found = [f"{start}.{alias.name}" for alias in node.names]
-            case ast.Constant(value=str() as text) if named := _MODULE_IN_TEXT.fullmatch(text):
-                found = [named.group(1)] if is_there(named.group(1)) else []
         for module in found:
             if module.split(".")[0] == "dayfly":
                 yield getattr(node, "lineno", 0), module
+    for named in _MODULE_IN_TEXT.finditer(source):
+        if is_there(named[2]):
+            yield source.count("\n", 0, named.start()) + 1, named[2]
 
 
 def is_there(module: str) -> bool:
@@ -214,7 +223,7 @@ Classes = dict[str, ast.ClassDef]
 
 def classes_by_name(sources: list[str]) -> Classes:
     """All classes; a name that is used twice is rare enough for a check of docstrings."""
-    nodes = [node for source in sources for node in ast.walk(tree_of(source))]
+    nodes = [node for source in sources for node in statements(tree_of(source))]
     return {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
 
 
@@ -225,7 +234,11 @@ def inherits_docstring(owner: ast.ClassDef, method: str, known: Classes) -> bool
         if base is None or base is owner:
             continue
         for node in base.body:
-            if isinstance(node, Definition) and node.name == method and ast.get_docstring(node):
+            if (
+                isinstance(node, Definition)
+                and node.name == method
+                and ast.get_docstring(node, clean=False)
+            ):
                 return True
         if inherits_docstring(base, method, known):
             return True
@@ -235,14 +248,14 @@ def inherits_docstring(owner: ast.ClassDef, method: str, known: Classes) -> bool
 def undocumented(source: str, known: Classes) -> list[str]:
     """Public names of a module without a docstring, `Class.method` for methods."""
     tree = tree_of(source)
-    missing = [] if ast.get_docstring(tree) else ["the module"]
+    missing = [] if ast.get_docstring(tree, clean=False) else ["the module"]
 
     def visit(owner: ast.Module | ast.ClassDef, prefix: str) -> None:
         for node in owner.body:
             # A test says what it does by its name.
             if not isinstance(node, Definition) or node.name.startswith(("_", "test_")):
                 continue
-            documented = ast.get_docstring(node) or (
+            documented = ast.get_docstring(node, clean=False) or (
                 isinstance(owner, ast.ClassDef) and inherits_docstring(owner, node.name, known)
             )
             if not documented:
