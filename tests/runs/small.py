@@ -121,6 +121,16 @@ def job(data: Path, **changes: Any) -> dayfly.Job:
     return dayfly.Job(**given)
 
 
+def slow_job(data: Path, step_s: float = 0.1) -> dayfly.Job:
+    """Steps last until a file `fast` is beside the data."""
+    return job(data, transform=Slowly(step_s, step_s, until=data.with_name("fast")))
+
+
+def lasting_job(data: Path) -> dayfly.Job:
+    """As `slow_job`, with a minute for what others do meanwhile."""
+    return slow_job(data, 2.0)
+
+
 def bits(run: dayfly.Run | Path) -> tuple[bytes, str]:
     """What two equal runs share: the final weights, byte for byte, and the history."""
     directory = run if isinstance(run, Path) else run.directory

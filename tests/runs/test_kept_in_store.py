@@ -88,7 +88,11 @@ def test_killed_deleted_and_resumed_elsewhere_with_the_same_bits(
 
 def test_followed_and_stopped_from_elsewhere(runs: str, data: Path, tmp_path: Path) -> None:
     first = coordinator.start(
-        run_dir=tmp_path / "first", data=data, workers=2, store=runs, latency_ms=200
+        run_dir=tmp_path / "first",
+        data=shutil.copy(data, tmp_path),
+        workers=2,
+        store=runs,
+        job="tests.runs.small:lasting_job",
     )
     try:
         until_s = time.monotonic() + 60
@@ -107,7 +111,8 @@ def test_followed_and_stopped_from_elsewhere(runs: str, data: Path, tmp_path: Pa
     finally:
         first.kill()
         first.wait()
-    on = dayfly.resume(url, run_dir=tmp_path / "second", latency_ms=0.1, progress=False)
+    (tmp_path / "fast").touch()
+    on = dayfly.resume(url, run_dir=tmp_path / "second", progress=False)
     assert on.result.status == "done"
 
 

@@ -269,11 +269,6 @@ def test_a_newcomer_with_a_wrong_bit_fails_the_run_which_goes_on_from_its_checkp
     assert small.bits(run) == small.bits(undisturbed(2))
 
 
-def slow_job(data: Path) -> dayfly.Job:
-    """Steps last until a file is there."""
-    return small.job(data, transform=small.Slowly(0.1, 0.1, until=data.with_name("fast")))
-
-
 def test_what_a_coordinator_has_accepted_is_carried_out_by_the_next_one_if_it_is_killed(
     data: Path, tmp_path: Path
 ) -> None:
@@ -283,7 +278,7 @@ def test_what_a_coordinator_has_accepted_is_carried_out_by_the_next_one_if_it_is
         data=here,
         run_dir=directory,
         workers=2,
-        job="tests.runs.test_scaling:slow_job",
+        job="tests.runs.small:slow_job",
         faults=[Fault(COORDINATOR, 0, "warming")],
     )
     asked: list[str] = []
