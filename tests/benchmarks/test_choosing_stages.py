@@ -40,7 +40,7 @@ from tests.choose.pipelines_by_hand import link_problems, store_problems
 
 pytestmark = pytest.mark.long
 
-SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+SLOW = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
 FASTEST, CHEAPEST = Goal(alpha1=0.0, alpha2=1.0), Goal(alpha1=1.0, alpha2=0.0)
 MIB = 2.0**20
 

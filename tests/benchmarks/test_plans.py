@@ -31,7 +31,7 @@ _SLOW = {"methods": pytest.mark.slow}
 )
 def test_planners_show_what_trying_every_plan_finds(planner: str) -> None:
     _, share = plans.PLANNERS[planner]
-    many = 100 if planner in ("whole", "methods") else 2000
+    many = 100 if planner in ("whole", "methods") else 500
     (row,) = plans.run(["--only", planner, "--plans", str(round(many / share))])["rows"]
     assert row["plans"] >= many
     assert (row["missed"], row["dominated"]) == (0, 0)

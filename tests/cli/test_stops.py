@@ -137,7 +137,10 @@ def test_a_reader_that_goes_away_does_not_end_the_run(fast: Path, tmp_path: Path
     assert (tmp_path / "run" / "weights.safetensors").exists()
 
 
-@pytest.mark.parametrize("delay_s", [0.1, 0.3, 0.5, 0.8])
+# In the suite, where a command is there at once: while it checks the job, and as functions start.
+@pytest.mark.parametrize(
+    "delay_s", [0.1, 0.5, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.3, 0.8))]
+)
 def test_ctrl_c_while_it_starts(delay_s: float, slow: Path, tmp_path: Path) -> None:
     """It leaves nothing; or a run, if that had begun before the signal came."""
     with command.start("train", slow, "--run-dir", "run", cwd=tmp_path) as process:

@@ -26,9 +26,16 @@ MODULES = (
 
 
 #: What torch builds of the collectives, which the suite has in both sizes: of these programs it
-#: has the small world, where sums are the same bits, and a large one of each kind.
-BUILT = ("checkpoints", "ddp", "functional", "pipelines", "sharded")
-LARGE = {"into_other_shards", "small_buckets", "interleaved_zero_bubble", "clipped"}
+#: has the small world, where sums are the same bits, and a large one of each kind. So it is with
+#: what has no sums: in a large world there are only more peers to be taken for another.
+BUILT = (
+    *("asynchronous", "checkpoints", "ddp", "functional", "messages", "objects"),
+    *("pipelines", "sharded"),
+)
+LARGE = {
+    *("into_other_shards", "small_buckets", "interleaved_zero_bubble", "clipped", "from_anybody"),
+    *("different_ones_at_once", "many_in_flight", "gathered"),
+}
 
 
 def cases(*modules: str) -> list[ParameterSet]:

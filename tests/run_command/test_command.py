@@ -135,7 +135,11 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    # Both end a run in one way, which the tests above have of each.
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)],
+)
 def test_what_was_moved_before_a_signal_is_known(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "adds.py").write_text(ADDS)
     asked = ("run", "--workers", 2, "--run-dir", "run", "--json", "adds.py")
@@ -163,7 +167,11 @@ def test_a_function_tells_early_what_it_moves_and_each_second_later() -> None:
     assert pauses_s == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("delay_s", [0.1, 0.5, 1.5])
+@pytest.mark.parametrize(
+    # In the suite a command is there at once, and by 1.5 s the script waits, as in `ended_by`.
+    "delay_s",
+    [0.1, 0.5, pytest.param(1.5, marks=pytest.mark.slow)],
+)
 def test_ctrl_c_while_it_starts_leaves_nothing_or_a_run(delay_s: float, tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text(WAITS)
     with command.start("run", "--run-dir", "run", "waits.py", cwd=tmp_path) as process:

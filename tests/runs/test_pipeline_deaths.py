@@ -16,8 +16,8 @@ PARTS = 6
 #: Stages with peers beside a stage without: of the latter a successor computes all again from
 #: what its neighbours sent, of the former it reads sums.
 UNEVEN = (3, 1, 2)
-#: Replicas and parts that the suite runs: workers with peers in their stage.
-SOON = {(2, 1), (UNEVEN, 4)}
+#: Replicas and parts that the suite runs: workers with peers in their stage, and one without.
+SOON = {(UNEVEN, 4)}
 
 
 @pytest.mark.parametrize(

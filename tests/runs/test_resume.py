@@ -39,8 +39,8 @@ PLACES: list[tuple[int, str, list[Fault]]] = [
     (ANY, "trim", []),
     (small.STEPS, "save", []),
 ]
-#: Of places side by side the suite has one.
-BETWEEN = {"begin", "invoked", "committed"}
+#: Of places side by side the suite has one; test_kills.py kills at each write of the results.
+BETWEEN = {"begin", "invoked", "committed", "save"}
 
 
 def life_s(events: Path) -> Iterator[float]:
