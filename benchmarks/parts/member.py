@@ -26,13 +26,14 @@ GLOO, DAYFLY = "gloo", "dayfly"
 class Meeting:
     """How a group comes to be. meet: a file that is not there yet, for torch's own store.
 
-    place: of the channel, and rates of the way to it; None: gloo, over loopback TCP.
+    place: of the channel, and rates of the way to it; None: gloo, by TCP over a network device.
     """
 
     meet: Path
     world_size: int
     place: Place | None = None
     rates: Rates | None = None
+    device: str = "lo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class Member:
         """Make the default group of this process."""
         backend = GLOO if meeting.place is None else DAYFLY
         if meeting.place is None:
-            os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+            os.environ["GLOO_SOCKET_IFNAME"] = meeting.device
         else:
             channel = channel_kind(meeting.place.url).open(meeting.place.site(), self._rank)
             self._joined.callback(channel.close)

@@ -8,7 +8,6 @@ star of several cables is in `star.py`.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
@@ -20,9 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dayfly.errors import RunFailed
+from dayfly.life.platforms.network import enter
 
 _NAME = re.compile(r"dayfly-bench-(\d+)-(?:a|b|hub|\d+)")
-_CLONE_NEWNET = 0x40000000
 _HOSTS = {"a": "192.0.2.1", "b": "192.0.2.2"}  # for documentation only: nobody's
 _DEVICE = "end"
 _PORT = 5001
@@ -101,12 +100,19 @@ def limit(name: str, device: str, rate_bytes_per_s: float) -> None:
     do("tc", "-n", name, "qdisc", "add", "dev", device, "root", *bucket, *sizes)
 
 
-def enter(name: str) -> None:
-    """Move this thread, and what it starts from now on, into a namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open(f"/run/netns/{name}") as space:
-        if libc.setns(space.fileno(), _CLONE_NEWNET):
-            raise RunFailed(f"cannot enter {name}: {os.strerror(ctypes.get_errno())}")
+@contextmanager
+def within(name: str) -> Iterator[None]:
+    """This thread is in a namespace, and so is what it starts while this lasts."""
+    # A descriptor, as threads share `/proc/self` but not their namespace.
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        enter(name)
+        try:
+            yield
+        finally:
+            enter(f"/proc/self/fd/{before}")
+    finally:
+        os.close(before)
 
 
 def name_of(part: str) -> str:

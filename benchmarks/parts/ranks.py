@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.parts import namespaces, own
+from benchmarks.parts import own
 from dayfly.closing import Closing
 from dayfly.errors import RunFailed, in_short
 from dayfly.life.environment import setting
+from dayfly.life.platforms import network
 
 _PR_SET_PDEATHSIG = 1
 #: How far ahead `together` is: long enough for all to have been told.
@@ -132,7 +133,7 @@ def _serve(
     torch.set_num_threads(1)
     try:
         if space is not None:
-            namespaces.enter(space)
+            network.enter(space)
         made = make(rank)
         pipe.send((None, None))
         while True:

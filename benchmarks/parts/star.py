@@ -6,8 +6,9 @@
                         tbf           tbf     while `limited`
 
 Each end of each cable sends through the kernel's token bucket while the star is `limited`, so every
-worker has a line of its own, each way. There is no latency but that of queues, which are kept
-short: a connection has no more under way than its send buffer, which is bounded here.
+worker has a line of its own, each way; what workers send each other passes both lines. There is no
+latency but that of queues, which are kept short: a connection has no more under way than its send
+buffer, which is bounded here.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from typing import ParamSpec, TypeVar
 from benchmarks.parts import namespaces
 from benchmarks.parts.namespaces import do
 from dayfly.closing import Closing
+from dayfly.life.platforms import network
 
 #: Addresses for documentation only: nobody's.
 HUB_HOST = "192.0.2.1"
 _NETWORK = "192.0.2"
 _FIRST_WORKER = 10
+#: A cable's end in a worker's namespace.
+DEVICE = "end"
 #: What a connection may have under way: as long as that waits, so do the requests behind it.
 _SEND_BUFFER_BYTES = 64 * 1024
 
@@ -45,11 +49,12 @@ class Star(Closing):
         self._thread = ThreadPoolExecutor(1, "dayfly-hub")
         try:
             self._space(self._hub)
+            self._set(self._hub, "net.ipv4.ip_forward=1")
             do("ip", "-n", self._hub, "address", "add", f"{HUB_HOST}/32", "dev", "lo")
             for rank, name in enumerate(self.spaces):
                 self._space(name)
                 self._cable(rank, name)
-            self.in_hub(namespaces.enter, self._hub)
+            self.in_hub(network.enter, self._hub)
         except BaseException:
             self.close()
             raise
@@ -90,23 +95,26 @@ class Star(Closing):
     def _space(self, name: str) -> None:
         do("ip", "netns", "add", name)
         do("ip", "-n", name, "link", "set", "lo", "up")
-        least_to_most = f"4096 16384 {_SEND_BUFFER_BYTES}"
-        setting = f"net.ipv4.tcp_wmem={least_to_most}"
+        self._set(name, f"net.ipv4.tcp_wmem=4096 16384 {_SEND_BUFFER_BYTES}")
+
+    def _set(self, name: str, setting: str) -> None:
         do("ip", "netns", "exec", name, "sysctl", "-q", "-w", setting)
 
     def _cable(self, rank: int, name: str) -> None:
         port, host = _port(rank), self.host(rank)
-        ends = ("name", port, "type", "veth", "peer", "name", "end", "netns", name)
+        ends = ("name", port, "type", "veth", "peer", "name", DEVICE, "netns", name)
         do("ip", "-n", self._hub, "link", "add", *ends)
         do("ip", "-n", self._hub, "link", "set", port, "up")
-        do("ip", "-n", name, "address", "add", f"{host}/32", "dev", "end")
-        do("ip", "-n", name, "link", "set", "end", "up")
+        do("ip", "-n", name, "address", "add", f"{host}/32", "dev", DEVICE)
+        do("ip", "-n", name, "link", "set", DEVICE, "up")
         do("ip", "-n", self._hub, "route", "add", host, "dev", port, "src", HUB_HOST)
-        do("ip", "-n", name, "route", "add", HUB_HOST, "dev", "end", "src", host)
+        do("ip", "-n", name, "route", "add", HUB_HOST, "dev", DEVICE, "src", host)
+        others = (f"{_NETWORK}.0/24", "via", HUB_HOST)
+        do("ip", "-n", name, "route", "add", *others, "dev", DEVICE, "src", host)
 
     def _ends(self) -> Iterator[tuple[str, str]]:
         for rank, name in enumerate(self.spaces):
-            yield name, "end"
+            yield name, DEVICE
             yield self._hub, _port(rank)
 
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts import namespaces
 from benchmarks.parts.cases import Case
 from benchmarks.parts.predictions import ITEM_BYTES, algorithm
 from benchmarks.parts.ranks import Ranks
@@ -28,6 +27,7 @@ from benchmarks.parts.reductions import Reductions
 from benchmarks.parts.spread import columns, framed, number, say, shown, spread
 from benchmarks.parts.star import Star
 from benchmarks.parts.stores import Store
+from dayfly.life.platforms import network
 from dayfly.life.sessions import Session
 from dayfly.wire.channels.kinds import Redis
 from dayfly.wire.keys import HEADER_BYTES
@@ -118,7 +118,7 @@ def _server(star: Star, number: int, stack: ExitStack) -> RedisServer:
     def there(work: Callable[[], Any]) -> Any:
         return thread.submit(work).result()
 
-    there(lambda: namespaces.enter(star.spaces[number]))
+    there(lambda: network.enter(star.spaces[number]))
     server: RedisServer = there(lambda: RedisServer(RedisOptions(host=star.host(number))))
     stack.callback(lambda: there(server.close))
     return server

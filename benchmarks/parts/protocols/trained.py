@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from dayfly.training.streaming import layers_of
 
 #: Passes of which the quickest tells what computing takes.
 _PASSES = 200
+T = TypeVar("T")
 Batch = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -117,31 +118,57 @@ def fragment_sizes(job: Job, streaming: Streaming) -> list[int]:
     return [sum(layers[at] for at in run) for run in sequential(layers, streaming.fragments)]
 
 
+class Kept(Generic[T]):
+    """What runs came to, in a file of a line a run.
+
+    Args:
+        file: which is made; None: nothing is kept.
+        kind: a dataclass of what one came to.
+
+    Raises:
+        RequestError: a line of the file is of no such run.
+    """
+
+    def __init__(self, file: Path | None, kind: Callable[..., T]) -> None:
+        self._file = file
+        self._known: dict[str, T] = {}
+        if file is not None and file.exists():
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                try:
+                    kept = json.loads(line)
+                    self._known[json.dumps(kept["of"], sort_keys=True)] = kind(**kept["came"])
+                except (ValueError, KeyError, TypeError):
+                    raise RequestError(
+                        f"--keep {file}: line {number} is no run of this bench: take it out, or "
+                        "give another file"
+                    ) from None
+
+    def of(self, what: Mapping[str, Any], make: Callable[[], T]) -> T:
+        """Returns what a run came to, by what it depends on; one that is not there is made."""
+        key = json.dumps(what, sort_keys=True)
+        if key not in self._known:
+            came = self._known[key] = make()
+            if self._file is not None:
+                with self._file.open("a") as file:
+                    file.write(f"{json.dumps({'of': what, 'came': asdict(came)})}\n")  # type: ignore[call-overload]
+        return self._known[key]
+
+
 class Runs:
     """Trains, or finds what was trained before.
 
     Args:
         keep: file of a line a run, which is made; None: runs are not kept.
         scratch: directory for runs and data.
-        workers: functions of each run.
+        workers: functions of each run, unless its settings say another number.
 
     Raises:
         RequestError: a line of the file is of no such run.
     """
 
     def __init__(self, keep: Path | None, scratch: Path, workers: int) -> None:
-        self._keep, self.scratch, self.workers = keep, scratch, workers
-        self._known: dict[str, Trained] = {}
-        if keep is not None and keep.exists():
-            for number, line in enumerate(keep.read_text().splitlines(), 1):
-                try:
-                    kept = json.loads(line)
-                    self._known[json.dumps(kept["of"], sort_keys=True)] = Trained(**kept["came"])
-                except (ValueError, KeyError, TypeError):
-                    raise RequestError(
-                        f"--keep {keep}: line {number} is no run of this bench: take it out, or "
-                        "give another file"
-                    ) from None
+        self.scratch, self.workers = scratch, workers
+        self.kept = Kept(keep, Trained)
 
     @cached_property
     def _directory(self) -> Path:
@@ -158,28 +185,29 @@ class Runs:
         """
         how = {"workers": self.workers, **settings}
         of = {"task": task.name, **task.facts, "seed": seed, **how}
-        key = json.dumps(of, sort_keys=True)
-        if key not in self._known:
-            came = self._known[key] = self._train(task, seed, how)
-            if self._keep is not None:
-                with self._keep.open("a") as file:
-                    file.write(f"{json.dumps({'of': of, 'came': asdict(came)})}\n")
+
+        def made() -> Trained:
+            came = self._train(task, seed, how)
             say(
                 f"{task.name}, seed {seed}, {named}: loss {came.losses[-1]:.4f}, least "
                 f"{came.best:.4f}, {came.bytes_up / 1e6:.2f} MB up, {came.train_s:.0f} s"
             )
-        return self._known[key]
+            return came
+
+        return self.kept.of(of, made)
 
     def _train(self, task: Task, seed: int, how: dict[str, Any]) -> Trained:
         job = task.make(self.scratch)
         done = dayfly.train(job, seed=seed, run_dir=self._directory, progress=False, **how)
         result, history = done.result, done.history
         ends = [result.steps * n // len(history) - 1 for n in range(1, len(history) + 1)]
-        up_bytes = sum(_sent(done.directory, rank, ends) for rank in range(self.workers))
+        up_bytes = sum(_sent(done.directory, rank, ends) for rank in range(how["workers"]))
         shutil.rmtree(done.directory)
         return Trained(
             losses=[float(one["val_loss"]) for one in history],
-            accuracies=[float(one["val_accuracy"]) for one in history if one.get("val_accuracy")],
+            accuracies=[
+                float(one["val_accuracy"]) for one in history if one.get("val_accuracy") is not None
+            ],
             train_losses=[float(one["train_loss"]) for one in history],
             steps=result.steps,
             bytes_up=result.bytes_up,

@@ -52,8 +52,13 @@ def names(count: int, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def gpu_of(function: str, gpus: int) -> int:
     """The GPU of a function, of so many: by the number at the end of its name, or else its name."""
+    return number_of(function) % gpus
+
+
+def number_of(function: str) -> int:
+    """The number at the end of a function's name, or else one that follows from its name."""
     found = _NUMBER.search(function)
-    return (int(found[0]) if found else zlib.crc32(function.encode())) % gpus
+    return int(found[0]) if found else zlib.crc32(function.encode())
 
 
 def fit_on_one(share: float) -> int:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from dayfly.errors import RequestError, RunFailed
-from dayfly.life.platforms import footprint, gpus, lineage, processes
+from dayfly.life.platforms import footprint, gpus, lineage, network, processes
 from dayfly.life.platforms.base import Ended, Invocation, LogText, Opening, Platform
 from dayfly.life.platforms.confinement import Confiner, Enforcer
 from dayfly.life.platforms.local_call import LocalCall, Surroundings
@@ -115,10 +115,13 @@ class LocalOptions:
             may make them.
         gpus: to be given to functions, as CUDA_VISIBLE_DEVICES names them, with commas between;
             None: all that torch can use here.
+        netns: network namespaces that functions enter, with commas between; function f enters the
+            one of number f modulo their number. None: functions stay in this one.
     """
 
     memory: Enforcer = "auto"
     gpus: str | None = None
+    netns: str | None = None
 
 
 class LocalPlatform(Platform):
@@ -136,6 +139,7 @@ class LocalPlatform(Platform):
             torch can use here.
         variables: which instruction sets libraries may use (`life.processor`); None: as of a run
             that begins here.
+        spaces: network namespaces that functions enter; empty: they stay in this one.
 
     Raises:
         RequestError: the enforcer cannot be used here, or variables of the environment ask for what
@@ -158,6 +162,7 @@ class LocalPlatform(Platform):
             options.memory,
             names,
             opening.variables,
+            network.namespaces_of(options.netns),
         )
 
     def __init__(
@@ -168,8 +173,10 @@ class LocalPlatform(Platform):
         enforcer: Enforcer = "auto",
         gpu_names: Sequence[str] | None = None,
         variables: Mapping[str, str] | None = None,
+        spaces: Sequence[str] = (),
     ) -> None:
         self._logs = LogFiles(logs)
+        self._spaces = spaces
         self._confiner = Confiner(session, enforcer)
         self._gpu_names = gpu_names
         self._shares: dict[str, float] = {}  # of a GPU, by function; also of those that ended
@@ -264,7 +271,8 @@ class LocalPlatform(Platform):
             confinement = self._confiner.make(invocation, own_bytes)
             undo.callback(confinement.remove)
             environment = {**self._lineage.environment(), **invocation.spec.environment}
-            surroundings = Surroundings(tuple(sys.path), environment, gpu)
+            space = network.namespace_of(gpus.number_of(function), self._spaces)
+            surroundings = Surroundings(tuple(sys.path), environment, gpu, space)
             call = LocalCall(invocation, self.log_path(function), confinement, surroundings)
             undo.callback(call.discard)
             self._monitor.submit(call)

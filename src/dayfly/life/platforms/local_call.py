@@ -123,11 +123,13 @@ class Surroundings:
         path: its `sys.path`.
         environment: its variables, all.
         gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
+        netns: the network namespace that it enters; None: it stays in its zygote's.
     """
 
     path: tuple[str, ...]
     environment: Mapping[str, str]
     gpu: str | None = None
+    netns: str | None = None
 
 
 class LocalCall:
@@ -344,6 +346,7 @@ def _request(
         "path": [os.path.abspath(entry) for entry in surroundings.path],
         "environment": dict(surroundings.environment),
         "gpu": surroundings.gpu,
+        "netns": surroundings.netns,
         "spec": {
             "memory_mib": spec.memory_mib,
             "lifetime_s": spec.lifetime_s,

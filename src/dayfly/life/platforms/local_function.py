@@ -38,7 +38,7 @@ from dayfly import lifeline
 from dayfly.life import allocator
 from dayfly.life.environment import THREADS
 from dayfly.life.failure import Failure, is_the_users
-from dayfly.life.platforms import control, footprint, gpus
+from dayfly.life.platforms import control, footprint, gpus, network
 from dayfly.life.platforms.base import Context, Handler
 from dayfly.life.platforms.footprint import Resident
 
@@ -130,6 +130,8 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         if spec["memory_mib"] is not None:
             allocator.give_back()
         torch.set_num_threads(THREADS)
+        if request["netns"] is not None:
+            network.enter(request["netns"])
         if request["gpu"] is not None:
             gpus.become(request["gpu"], spec["gpu_share"])
         # What a platform's cold start takes longer than ours; its lifetime begins afterwards.
