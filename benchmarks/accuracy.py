@@ -62,7 +62,7 @@ def run(args: Sequence[str]) -> dict[str, Any]:
         scratch = scratch_of(session)
         with Curves(asked.keep, scratch) as curves:
             of_form = {one: _curves(curves, one, numbers, asked) for one in forms}
-        way_in = capped.lines(scratch, numbers, 1e6 * asked.rate)
+        way_in = capped.lines(scratch, max(numbers), 1e6 * asked.rate)
         with nullcontext() if asked.curves else way_in as sides:
             for form, by_number in of_form.items():
                 wanted = targets(by_number[numbers[0]][BSP])
@@ -89,11 +89,11 @@ def run(args: Sequence[str]) -> dict[str, Any]:
 
 def table(result: Mapping[str, Any]) -> Table:
     """The result for a person."""
-    how = f"{result['batch']} samples of a step of each worker, {len(result['seeds'])} seeds"
+    how = f"{result['batch']} samples of a step of each worker; seeds: {len(result['seeds'])}"
     if result["rate_mb_per_s"] is not None:
-        how += f"; {result['rate_mb_per_s']:g} MB/s each way by tc tbf, {result['rounds']} rounds"
+        how += f"\n{result['rate_mb_per_s']:g} MB/s each way by tc tbf; rounds: {result['rounds']}"
     facts = [Fact(**one) for one in result["facts"]]
-    said = [f"{one.what}: here {one.ours}; KubeML: {one.theirs}" for one in facts]
+    said = [f"{one.what}\n  here {one.ours}; KubeML: {one.theirs}" for one in facts]
     return framed(machine_line(result["machine"]), how, *tables(result["parts"]), *said)
 
 

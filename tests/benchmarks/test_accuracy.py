@@ -7,13 +7,14 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from benchmarks.parts import namespaces
-from benchmarks.parts.accuracy.capped import Took
+from benchmarks.parts.accuracy.capped import Took, lines
 from benchmarks.parts.accuracy.curves import Curve, Curves, check_alike
 from benchmarks.parts.accuracy.forms import BATCH, FORMS, TRAIN, images
 from benchmarks.parts.accuracy.reached import functions_usd, machines_usd, rows, targets
@@ -94,7 +95,7 @@ def test_what_was_not_timed_has_no_seconds() -> None:
 def test_a_person_sees_all_of_it(made: list[dict[str, Any]]) -> None:
     page = io.StringIO()
     for one in tables({"lenet": made}):
-        Console(file=page, width=100).print(one)
+        Console(file=page, width=80).print(one)
     text = page.getvalue()
     assert "…" not in text, "it fits into a terminal"
     assert "1 of 2" in text
@@ -162,8 +163,29 @@ def test_without_root_curves_remain(monkeypatch: pytest.MonkeyPatch) -> None:
         accuracy.run([])
 
 
+needs_namespaces = pytest.mark.skipif(
+    not namespaces.possible(), reason="network namespaces need root, ip and tc"
+)
+
+
+@needs_namespaces
 @pytest.mark.long
-@pytest.mark.skipif(not namespaces.possible(), reason="network namespaces need root, ip and tc")
+def test_functions_train_behind_the_bucket(tmp_path: Path) -> None:
+    """Model and momentum of LeNet travel once an epoch, and this process is where it was."""
+    form = replace(FORMS["lenet"], timed_epochs=2)
+    here = os.stat("/proc/thread-self/ns/net").st_ino
+    with lines(tmp_path, 2, 20e6) as sides:
+        assert os.stat("/proc/thread-self/ns/net").st_ino != here
+        took = sides.epoch(form, EPOCH, 2)
+    a_round_mb = 2 * 4 * parameters_of(form.model()) / 1e6
+    assert a_round_mb < took.mb < 2 * a_round_mb
+    assert took.epoch_s > a_round_mb / 20
+    assert os.stat("/proc/thread-self/ns/net").st_ino == here
+    assert f"dayfly-bench-{os.getpid()}-" not in spaces()
+
+
+@needs_namespaces
+@pytest.mark.slow  # four spawned peers; dayfly's side is tested above
 def test_a_short_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Curves are kept, and not repeated; both sides send as much behind the bucket."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # benches beside have theirs elsewhere

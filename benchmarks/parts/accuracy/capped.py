@@ -11,7 +11,7 @@ over Redis, as functions cannot reach each other; gloo's from process to process
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -20,11 +20,10 @@ from statistics import fmean
 
 import dayfly
 from benchmarks.parts import namespaces, recorded
-from benchmarks.parts.accuracy.curves import fit, join, on_all
-from benchmarks.parts.accuracy.ddp import Peer
+from benchmarks.parts.accuracy.curves import on_all
 from benchmarks.parts.accuracy.forms import Form
+from benchmarks.parts.accuracy.peers import Peers
 from benchmarks.parts.accuracy.ways import Way
-from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.redis_server import RedisOptions, RedisServer
 from benchmarks.parts.spread import say
 from benchmarks.parts.star import DEVICE, HUB_HOST, Star
@@ -51,7 +50,7 @@ class Lines:
     Args:
         star: with a namespace for each worker.
         redis: URL of the server in its hub.
-        peers: DDP's ranks by their number, which have joined.
+        peers: DDP's ranks, in the namespaces.
         scratch: directory for runs and data.
         bytes_per_s: of each worker, each way.
     """
@@ -60,7 +59,7 @@ class Lines:
         self,
         star: Star,
         redis: str,
-        peers: Mapping[int, Ranks],
+        peers: Peers,
         scratch: Path,
         bytes_per_s: float,
     ) -> None:
@@ -79,7 +78,7 @@ class Lines:
         job = replace(job, epochs=form.timed_epochs)
         with self._star.limited(self._bytes_per_s):
             if way.settings is None:
-                ended_s = fit(self._peers[workers], job)[0].ended_s
+                ended_s = self._peers.fit(job, workers).ended_s
             else:
                 run = dayfly.train(
                     job,
@@ -101,23 +100,19 @@ class Lines:
 
 
 @contextmanager
-def lines(scratch: Path, numbers: Sequence[int], bytes_per_s: float) -> Iterator[Lines]:
-    """Makes the star, its server and DDP's ranks, and removes them in the end.
+def lines(scratch: Path, workers: int, bytes_per_s: float) -> Iterator[Lines]:
+    """Makes the star and its server, and removes them and DDP's ranks in the end.
 
     Args:
         scratch: directory for runs and data.
-        numbers: of workers.
+        workers: the most that train at once.
         bytes_per_s: of each worker, each way.
     """
     with ExitStack() as stack:
-        star = stack.enter_context(Star(max(numbers)))
+        star = stack.enter_context(Star(workers))
         server = star.in_hub(RedisServer, RedisOptions(host=HUB_HOST))
         stack.callback(star.in_hub, server.close)
-        peers = {}
-        for workers in numbers:
-            ranks = Ranks(Peer, workers, spaces=star.spaces[:workers])
-            peers[workers] = stack.enter_context(ranks)
-            join(ranks, scratch, workers, DEVICE)
+        peers = stack.enter_context(Peers(scratch, star.spaces, DEVICE))
         # The coordinator is where the server is; functions have namespaces of their own.
         stack.enter_context(namespaces.within(star.hub))
         yield Lines(star, server.url, peers, scratch, bytes_per_s)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.parts.accuracy.ddp import Fitted, Peer
 from benchmarks.parts.accuracy.forms import BATCH, Form
+from benchmarks.parts.accuracy.peers import Peers
 from benchmarks.parts.accuracy.ways import Way
-from benchmarks.parts.member import Meeting
 from benchmarks.parts.protocols.trained import Kept, Runs
-from benchmarks.parts.ranks import Ranks
 from benchmarks.parts.spread import say
 from dayfly.closing import Closing
 from dayfly.errors import RunFailed
@@ -62,8 +58,7 @@ class Curves(Closing):
     def __init__(self, keep: Path | None, scratch: Path) -> None:
         self._kept = Kept(keep, Curve)
         self._scratch = scratch
-        self._open = ExitStack()
-        self._peers: dict[int, Ranks] = {}
+        self._peers = Peers(scratch)
 
     def of(self, form: Form, way: Way, workers: int, seed: int) -> Curve:
         """Returns the curve of a run.
@@ -90,7 +85,7 @@ class Curves(Closing):
         return self._kept.of({**what, "workers": workers, "seed": seed}, made)
 
     def close(self) -> None:
-        self._open.close()
+        self._peers.close()
 
     def _by_dayfly(self, form: Form, way: Way, workers: int, seed: int) -> Curve:
         runs, batch = Runs(None, self._scratch, workers), BATCH * workers
@@ -103,11 +98,7 @@ class Curves(Closing):
         )
 
     def _by_ddp(self, form: Form, _: Way, workers: int, seed: int) -> Curve:
-        if workers not in self._peers:
-            ranks = self._open.enter_context(Ranks(Peer, workers))
-            join(ranks, self._scratch, workers)
-            self._peers[workers] = ranks
-        fitted = fit(self._peers[workers], on_all(form.job(self._scratch), workers, seed))[0]
+        fitted = self._peers.fit(on_all(form.job(self._scratch), workers, seed), workers)
         return Curve(
             accuracies=fitted.accuracies,
             losses=fitted.losses,
@@ -119,25 +110,6 @@ class Curves(Closing):
 def on_all(job: Job, workers: int, seed: int) -> Job:
     """Returns the job with the batch of so many workers."""
     return replace(job, batch_size=BATCH * workers, seed=seed)
-
-
-def join(ranks: Ranks, scratch: Path, workers: int, device: str = "lo") -> None:
-    """Joins DDP's ranks by gloo.
-
-    Args:
-        ranks: processes of `Peer`.
-        scratch: directory for the file by which they meet.
-        workers: how many there are.
-        device: network device that they talk over.
-    """
-    meet = scratch / f"gloo-{workers}-{device}"
-    ranks.ask("join", Meeting(meet=meet, world_size=workers, device=device))
-
-
-def fit(ranks: Ranks, job: Job) -> Sequence[Fitted]:
-    """Returns what the training of DDP's ranks came to, rank by rank."""
-    fitted: Sequence[Fitted] = ranks.together("fit", job)
-    return fitted
 
 
 def check_alike(form: Form, seed: int, ours: Curve, theirs: Curve) -> None:

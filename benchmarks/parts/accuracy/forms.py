@@ -29,7 +29,7 @@ from dayfly.models.resnet import ResidualBlock, conv_norm_relu, mean_and_scores
 #: Samples of a step of each worker: small, as where KubeML is fastest.
 BATCH = 16
 TRAIN, _VALIDATION = 1280, 512
-_NOISE = 0.4
+_NOISE = 0.2
 
 
 def resnet8() -> nn.Sequential:
@@ -69,7 +69,7 @@ def images(channels: int, pixels: int) -> dict[str, NDArray[Any]]:
     whole, random = digits(), torch.Generator().manual_seed(0)
     order = torch.randperm(len(whole["y_train"]), generator=random)[: TRAIN + _VALIDATION]
     small, y = torch.from_numpy(whole["x_train"])[order], whole["y_train"][order.numpy()]
-    side = 3 * pixels // 4
+    side = 7 * pixels // 8
     large = F.interpolate(small, size=(side, side), mode="bilinear", align_corners=False)
     shape_N = torch.zeros(len(order), 1, pixels, pixels)
     for image, digit in zip(shape_N, large, strict=True):
@@ -77,8 +77,8 @@ def images(channels: int, pixels: int) -> dict[str, NDArray[Any]]:
         image[:, top : top + side, left : left + side] = digit
     ground, ink = torch.rand(2, len(order), channels, 1, 1, generator=random) / 2
     clean = ground * (1 - shape_N) + (0.5 + ink) * shape_N
-    noise = torch.randn(clean.shape, generator=random)
-    x = (clean - 0.5 + _NOISE * noise).numpy()
+    noisy = clean + _NOISE * torch.randn(clean.shape, generator=random)
+    x = ((noisy - noisy.mean()) / noisy.std()).numpy()
     return {
         "x_train": x[:TRAIN],
         "y_train": y[:TRAIN],
