@@ -144,7 +144,7 @@ class Form:
 
 
 #: Learning rates of `--choose`, with other seeds than those that are reported.
-RATES = (0.01, 0.03, 0.1)
+RATES = (0.02, 0.03, 0.05)
 FORMS: Mapping[str, Form] = {
     one.name: one
     for one in (
@@ -162,7 +162,7 @@ FORMS: Mapping[str, Form] = {
             model=resnet8,
             channels=3,
             pixels=16,
-            rate=0.1,
+            rate=0.05,
             epochs=16,
             timed_epochs=3,
         ),
