@@ -85,6 +85,11 @@ def test_dollars_are_those_of_the_catalogue() -> None:
     assert machines_usd(3, 3600.0) == pytest.approx(2 * 0.096)
 
 
+def test_the_plateau_is_of_the_last_quarter() -> None:
+    assert curve(0.1, 0.2, 0.3, 0.4, 0.99, 0.5, 0.6, 0.8).plateau == pytest.approx(0.7)
+    assert targets([curve(0.5, 0.9, 1.0)]) == [0.99]
+
+
 def test_what_was_not_timed_has_no_seconds() -> None:
     curves = {DDP: [curve(0.9)], BSP: [curve(0.9)]}
     for row in rows(curves, [0.8], {}, 2):

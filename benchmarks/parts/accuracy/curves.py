@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks.parts.accuracy.forms import BATCH, Form
 from benchmarks.parts.accuracy.peers import Peers
@@ -38,6 +39,11 @@ class Curve:
     def best(self) -> float:
         """The greatest accuracy."""
         return max(self.accuracies)
+
+    @property
+    def plateau(self) -> float:
+        """The mean accuracy of the last quarter of the epochs: a single one may be lucky."""
+        return fmean(self.accuracies[-max(1, len(self.accuracies) // 4) :])
 
     def reached(self, target: float) -> int | None:
         """Returns the first epoch, counted from 1, whose accuracy is at least `target`."""

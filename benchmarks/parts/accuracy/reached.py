@@ -1,7 +1,6 @@
 """What the curves and the seconds come to: epochs, seconds and dollars to the target accuracy.
 
-target of a seed      SHARE of bsp's greatest accuracy, with the same seed, on the first number
-                      of workers
+target of a seed      SHARE of bsp's plateau, with the same seed, on the first number of workers
 epochs of a seed      the first whose accuracy is at least the target; none, if there is none
 seconds of a seed     epochs x median seconds of an epoch behind the bucket
 faster, of a seed     DDP's seconds / the way's, on as many workers
@@ -29,7 +28,7 @@ FUNCTIONS, MACHINES = "aws-lambda", "vm-m5-large"
 
 def targets(of_bsp: Sequence[Curve]) -> list[float]:
     """Returns the target accuracy of each seed."""
-    return [SHARE * one.best for one in of_bsp]
+    return [SHARE * one.plateau for one in of_bsp]
 
 
 def rows(

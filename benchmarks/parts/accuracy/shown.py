@@ -34,7 +34,7 @@ def tables(parts: Mapping[str, Sequence[Json]]) -> Iterator[Table | str]:
             cells.append(f"{row['reached']} of {row['seeds']}")
             made.add_row(*cells, *(shown(row, "epochs", 0) if row["reached"] else ()))
         target = 100 * rows[0]["target"]
-        yield f"{model}: to {target:.1f}% of accuracy, which is {SHARE:g} of {BSP.name}'s best"
+        yield f"{model}: to {target:.1f}% of accuracy, which is {SHARE:g} of {BSP.name}'s plateau"
         yield made
         if any("epoch_s" in row for row in rows):
             yield _seconds(rows)
