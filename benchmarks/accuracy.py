@@ -38,7 +38,7 @@ from dayfly.life.sessions import Session
 
 #: Numbers of workers; on the first one all ways are trained.
 _WORKERS = (2, 4)
-_SEEDS, _ROUNDS, _QUICK_EPOCHS = 5, 3, 2
+_SEEDS, _ROUNDS, _QUICK_EPOCHS = 5, 2, 2
 #: The first seed that settings are chosen with, and how many there are.
 CHOOSING, _CHOOSING_SEEDS = 100, 2
 _RATE = 10.0
