@@ -68,9 +68,11 @@ def sizes(draw: st.DrawFn, memory_mib: int) -> FunctionSize:
     """Quick and slow ones, over ways that are, too."""
     rates = st.sampled_from([50.0, 1000.0, 1e5])
     saturation = st.sampled_from([float("inf"), 0.01])
+    fixed_s = draw(st.sampled_from([0.0, 0.2])) * draw(positive)
     return size(
         memory_mib,
-        train=Affine(draw(st.sampled_from([0.0, 0.2])) * draw(positive), draw(positive) / 10),
+        train=Affine(fixed_s, draw(positive) / 10),
+        idle_s=draw(st.sampled_from([0.0, 0.5, 1.0])) * fixed_s,
         up=way(draw(rates), saturation_per_byte=draw(saturation)),
         down=way(draw(rates), draw(st.sampled_from([0.0, 0.3]))),
         most_samples=draw(st.integers(4, 40)),
@@ -80,8 +82,12 @@ def sizes(draw: st.DrawFn, memory_mib: int) -> FunctionSize:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> KReduceProblem:
-    """Small ones, in which a plan fits. With many bytes of data loading is what takes long."""
+def problems(draw: st.DrawFn, *, standalone: bool = True) -> KReduceProblem:
+    """Small ones, in which a plan fits. With many bytes of data loading is what takes long.
+
+    Args:
+        standalone: some allow aggregators that train nothing.
+    """
     batches = draw(st.lists(st.integers(1, 12), min_size=1, max_size=3, unique=True))
     made = [draw(sizes(1024 * n)) for n in range(1, 1 + draw(st.integers(1, 2)))]
     workers = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True))
@@ -91,7 +97,7 @@ def problems(draw: st.DrawFn) -> KReduceProblem:
         size_bytes=float(draw(st.integers(1, 2000))),
         data_bytes=draw(st.sampled_from([0.0, 1e4, 1e6])),
         workers=tuple(workers),
-        aggregators_samples=tuple(sorted(batches)),
+        aggregators_samples=(*((0,) * draw(st.integers(0, standalone))), *sorted(batches)),
         most_global_samples=draw(st.integers(least, least + 80)),
         store=draw(st.sampled_from([None, S3, DEAR])),
         usd_per_invocation=draw(st.sampled_from([0.0, 1e-6])),

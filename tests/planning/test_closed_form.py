@@ -201,6 +201,9 @@ def unequal(random: Random) -> tuple[Profile, Configuration]:
     if random.random() < 0.5:
         sizes = tuple(random.choice([512, 1024]) for _ in range(members))
     lagging = k < members and made.channel != "ps://" and random.random() < 0.7
+    shares = [random.choice([1, 1, 2, 4]) for _ in range(members)]
+    if lagging and random.random() < 0.3:
+        shares[:k] = [0] * k  # standalone aggregators
     name = "push-pull" if made.channel == "ps://" else random.choice(["k-reduce", "overlapped"])
     return replace(made, sizes=(half, whole)), replace(
         asked,
@@ -209,7 +212,7 @@ def unequal(random: Random) -> tuple[Profile, Configuration]:
         cut=(),
         schedule="fill-drain",
         memory_mib=sizes,
-        shares=tuple(random.choice([1, 1, 2, 4]) for _ in range(members)),
+        shares=tuple(shares),
         sync="hap" if lagging else "bsp",
         collective="k-reduce" if lagging else name,
         aggregators=k if lagging or name == "k-reduce" else None,

@@ -39,6 +39,14 @@ def test_memory_bounds_the_samples_of_the_others() -> None:
     assert found == (12, 19, 19)
 
 
+def test_aggregators_are_standalone_where_all_is_computed_while_they_sum() -> None:
+    """A quarter of a millisecond a sample: the others compute 50 each in 12.5 ms, and a lone
+    aggregator takes 0.1 s more."""
+    quick = known(forward=(Affine(0.0, 0.25e-3),), backward=(Affine(0.0, 0.0),))
+    found = even_shares(quick, Settings(**HAP), JobSpec(batch_size=100))
+    assert found == (0, 1, 1)
+
+
 def test_equal_rounds_need_no_shares() -> None:
     """A sample takes so long that none more fits into the time of summing."""
     slow = known(forward=(Affine(0.0, 10.0),))

@@ -42,14 +42,14 @@ _MOST_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], dayfly.Run]:
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dayfly.Run]:
     """The run of `small.job` on so many workers, so many of them aggregators, undisturbed."""
 
     @cache
-    def run(workers: int, aggregators: int) -> dayfly.Run:
-        settings = {**HAP, "workers": workers, "aggregators": aggregators, "progress": False}
+    def run(workers: int, aggregators: int, shares: tuple[int, ...] = ()) -> dayfly.Run:
+        settings = {**HAP, "workers": workers, "aggregators": aggregators, "shares": shares}
         directory = tmp_path_factory.mktemp("whole")
-        return dayfly.train(small.job(data), run_dir=directory, **settings)
+        return dayfly.train(small.job(data), run_dir=directory, progress=False, **settings)
 
     return run
 
@@ -58,7 +58,9 @@ def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
 
 
-@pytest.mark.parametrize("shares", [(1, 1, 1), pytest.param((1, 2, 3), marks=pytest.mark.quick)])
+@pytest.mark.parametrize(
+    "shares", [(1, 1, 1), pytest.param((1, 2, 3), marks=pytest.mark.quick), (0, 1, 2)]
+)
 def test_gradients_of_those_that_lag_are_of_the_weights_one_step_before(
     shares: tuple[int, ...], data: Path, tmp_path: Path
 ) -> None:
@@ -95,6 +97,9 @@ def by_formula(data: Path, shares: tuple[int, ...], seed: int) -> tuple[nn.Modul
         for rank in range(WORKERS):
             model = now if rank < K or epochs.begins_epoch(step) else before
             (own,) = epochs.slices(range(step, step + 1), rank, WORKERS, weights=shares)
+            if not shares[rank]:
+                assert not len(own), "it is standalone"
+                continue
             rows = permuted(own + validation, small.SAMPLES, SPLIT, seed)
             x, y = (torch.from_numpy(arrays[name][rows]) for name in ("x_train", "y_train"))
             loss = nn.functional.cross_entropy(model(x), y) * (len(own) / small.BATCH)
@@ -109,7 +114,7 @@ def by_formula(data: Path, shares: tuple[int, ...], seed: int) -> tuple[nn.Modul
 
 
 def test_checkpoints_at_every_other_step_change_no_bits(
-    data: Path, whole: Callable[[int, int], dayfly.Run], tmp_path: Path
+    data: Path, whole: Callable[..., dayfly.Run], tmp_path: Path
 ) -> None:
     """A wish is granted a step later than it is made, so there are no more."""
     many = dayfly.train(small.job(data), run_dir=tmp_path, progress=False, **OFTEN, **HAP)
@@ -149,34 +154,37 @@ def points(rank: int, workers: int, aggregators: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("workers", "aggregators"),
+    ("workers", "aggregators", "shares"),
     [
-        (2, 1),
-        pytest.param(3, 2, marks=pytest.mark.slow),
-        pytest.param(4, 1, marks=pytest.mark.slow),
+        (2, 1, ()),
+        (2, 1, (0, 1)),
+        pytest.param(3, 2, (), marks=pytest.mark.slow),
+        pytest.param(3, 2, (0, 0, 1), marks=pytest.mark.slow),  # the case of two has all roles
+        pytest.param(4, 1, (), marks=pytest.mark.slow),
     ],
 )
 def test_deaths_at_every_operation_leave_the_same_bits(
     workers: int,
     aggregators: int,
+    shares: tuple[int, ...],
     data: Path,
-    whole: Callable[[int, int], dayfly.Run],
+    whole: Callable[..., dayfly.Run],
     tmp_path: Path,
 ) -> None:
-    reference = whole(workers, aggregators)
+    reference = whole(workers, aggregators, shares)
     faults = [
         Fault(rank, 1 + 2 * number + (number >= 4), point)
         for rank in (aggregators - 1, aggregators)
         for number, point in enumerate(points(rank, workers, aggregators))
     ]
-    settings = {**HAP, "workers": workers, "aggregators": aggregators, "progress": False}
-    run = dayfly.train(small.job(data), run_dir=tmp_path, faults=faults, **settings)
+    settings = {**HAP, "workers": workers, "aggregators": aggregators, "shares": shares}
+    run = dayfly.train(small.job(data), run_dir=tmp_path, faults=faults, progress=False, **settings)
     assert run.result.restarts == len(faults), "every planned death happened, once"
     assert small.bits(run) == small.bits(reference)
 
 
 def test_deaths_at_checkpoints_in_lagging_steps_and_at_ends_of_epochs(
-    data: Path, whole: Callable[[int, int], dayfly.Run], tmp_path: Path
+    data: Path, whole: Callable[..., dayfly.Run], tmp_path: Path
 ) -> None:
     """Checkpoints are made before steps 2, 4 and so on, which rank 1 computes from the lag."""
     end = small.STEPS_AN_EPOCH - 1
@@ -224,7 +232,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("looks_often")
 def test_a_stop_and_a_change_in_mid_epoch_leave_the_same_bits(
-    data: Path, whole: Callable[[int, int], dayfly.Run], tmp_path: Path
+    data: Path, whole: Callable[..., dayfly.Run], tmp_path: Path
 ) -> None:
     """A checkpoint within an epoch has what the lagging workers computed from."""
 
@@ -274,6 +282,10 @@ def test_a_loss_that_is_no_number_ends_all_workers_with_the_cause(
         ({**HAP, "virtual_workers": 4}, "which knows no leaves of a batch"),
         ({**HAP, "k": 4}, "--sync hap takes no --k"),
         ({"aggregators": 1, "cut": (1,)}, "--sync hap cannot have --cut"),
+        ({**HAP, "shares": (1, 1, 0)}, "worker 2 would train nothing and sum nothing for others"),
+        ({**HAP, "shares": (0, 0, 0)}, "leaves nobody to train"),
+        ({**HAP, "shares": (0, 1, -1)}, "give whole numbers from 0"),
+        ({"sync": "bsp", "workers": 2, "shares": (0, 1)}, "by --sync hap --aggregators 1"),
     ],
 )
 def test_what_hap_cannot_be_with_is_refused(asked: dict[str, Any], words: str) -> None:

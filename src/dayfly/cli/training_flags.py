@@ -9,7 +9,8 @@ TRAINING_FLAGS = {
     "sync": Flag(str, "Protocol: bsp, hap (some workers lag a step) or local-sgd.", "bsp"),
     "shares": Flag(
         str,
-        "Each worker's share of a batch, in relation to the others; auto: by a profile, of hap.",
+        "Each worker's share of a batch, in relation to the others; 0: an aggregator that only "
+        "sums; auto: by a profile, of hap.",
         "by each one's CPU",
         metavar="N,N,...|auto",
     ),

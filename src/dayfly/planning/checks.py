@@ -8,6 +8,7 @@ from dayfly.planning.configuration import Configuration
 from dayfly.planning.profile import Profile
 from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB
+from dayfly.specs.protocols import refuses_idle
 from dayfly.specs.streaming import refuses as refuses_streaming
 from dayfly.wire.collectives import collective
 
@@ -50,7 +51,7 @@ def check_configuration(profile: Profile, configuration: Configuration) -> None:
             f"{len(c.memory_mib)} memory sizes for {several} {what}s: give one, or one a {what}"
         )
     collective(c.collective, c.aggregators, c.members, c.virtual_workers)
-    if c.batch_size < c.leaves:
+    if c.batch_size < c.leaves - c.shares.count(0):
         who = "workers" if c.virtual_workers is None else "virtual workers"
         raise RequestError(
             f"a batch of {c.batch_size} cannot be shared by {c.leaves} {who}: raise batch_size"
@@ -100,8 +101,11 @@ def _check_unequal(profile: Profile, c: Configuration) -> None:
         return
     if len(c.shares) != c.workers:
         raise RequestError(f"{len(c.shares)} shares for {c.workers} workers: give one a worker")
+    if (refused := refuses_idle(c.shares, c.aggregators)) is not None:
+        raise RequestError(refused)
     batch = min(c.batch_size, profile.samples)
-    if not all(len(share(batch, rank, c.workers, c.shares)) for rank in range(c.workers)):
+    training = [rank for rank in range(c.workers) if c.shares[rank]]
+    if not all(len(share(batch, rank, c.workers, c.shares)) for rank in training):
         raise RequestError(
             f"a batch of {batch} in shares of {','.join(map(str, c.shares))} leaves a worker no "
             "sample: raise batch_size, or give shares nearer to each other"

@@ -78,8 +78,10 @@ def whole_s_of(
         backward: seconds of each layer's backward pass, by samples.
         buffer: that the worker fills.
         compute_s: when it has computed.
-        samples: of its last pass.
+        samples: of its last pass; 0: it has none.
     """
+    if not samples:
+        return [compute_s] * len(buffer.buckets)
     pieces = cut_backward(backward, samples, buffer.whole_after)
     return [compute_s - sum(pieces[number + 1 :]) for number in range(len(buffer.buckets))]
 

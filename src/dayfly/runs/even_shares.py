@@ -6,6 +6,8 @@
 B^n is the most samples with which another worker's round is no longer than an aggregator's: what
 the equation says, T(B^n) = T(B^a) + T_agg, as a cap and rounded down (docs/errata.md), with T_agg
 as the schedules have it. The batch is the job's, so the aggregators have what is left of it.
+Nothing is left if the others can compute all of it while the aggregators sum, which are standalone
+then.
 """
 
 from __future__ import annotations
@@ -88,6 +90,9 @@ def even_shares(profile: Profile, settings: Settings, wanted: JobSpec) -> tuple[
     check_configuration(profile, c)
     batch, k = min(c.batch_size, profile.samples), c.aggregators or 0
     others = c.workers - k
+    standalone = (0,) * k + (1,) * others
+    if batch >= others and _keeps(profile, replace(c, shares=standalone), batch):
+        return standalone
     low, high = batch // c.workers, (batch - k) // others
     while low < high:  # the last of low to high that keeps the limits
         middle = (low + high + 1) // 2

@@ -24,7 +24,7 @@ from dayfly.runs.progress import Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.settings import Settings
 from dayfly.runs.staging import CUT, staged
-from dayfly.runs.unequal import shares_of, slice_sizes
+from dayfly.runs.unequal import numbers_of, shares_of, slice_sizes
 from dayfly.specs.compression import compression
 from dayfly.training.arrays import Arrays, check_arrays, validation_samples
 from dayfly.training.compression import check_rates
@@ -139,7 +139,7 @@ def check_shares(job: Job, settings: Settings, samples: int | None = None) -> No
     Args:
         samples: of training; None: not known yet.
     """
-    members, cut = settings.leaves, settings.stages > 1
+    members, cut = settings.leaves - numbers_of(settings.shares).count(0), settings.stages > 1
     if job.batch_per_worker is not None and settings.virtual_workers is not None:
         raise RequestError(
             "--virtual-workers: batches that follow the workers (the job's batch_per_worker) have "

@@ -88,8 +88,9 @@ class Settings(FunctionSettings):
         stage_memory_mib: memory of each stage's functions; empty: `memory_mib`.
         each_memory_mib: memory of each worker's function; empty: `memory_mib`. `workers` are as
             many, if they are not given.
-        shares: each worker's share of a batch, in relation to the others; empty: by the CPU that
-            each one's function has; "auto": by a profile, for hap.
+        shares: each worker's share of a batch, in relation to the others; 0: an aggregator that
+            trains nothing; empty: by the CPU that each one's function has; "auto": by a profile,
+            for hap.
 
     Raises:
         RequestError: options that cannot be, or do not go together.

@@ -2,6 +2,7 @@
 
     --memory 1769,884,884     under Lambda's rule 1, 0.5 and 0.5 of a core
     batches of 32             16 + 8 + 8 samples, unless --shares says otherwise
+    --shares 0,1,1            0 + 16 + 16 samples: worker 0 only sums, as a standalone aggregator
 
 Gradients are weighted by samples, so the sum of a step is the same for any shares, up to rounding.
 """
@@ -16,6 +17,7 @@ from dayfly.batches import share
 from dayfly.errors import RequestError
 from dayfly.runs.function_resources import resources_of
 from dayfly.runs.keywords import AUTO
+from dayfly.specs.protocols import refuses_idle
 
 if TYPE_CHECKING:
     from dayfly.runs.settings import Settings
@@ -34,14 +36,15 @@ def workers_of(workers: int, lists: Mapping[str, Sequence[int]]) -> int:
         lists: by their flags; empty: not given.
 
     Raises:
-        RequestError: a list of another length, or with an entry below 1.
+        RequestError: a list of another length, or with an entry that cannot be.
     """
     for flag, given in lists.items():
         if not given:
             continue
         text = f"{flag} {','.join(map(str, given))}"
-        if min(given) < 1:
-            raise RequestError(f"{text}: give whole numbers from 1, one for each worker")
+        least = 0 if flag == "--shares" else 1
+        if min(given) < least:
+            raise RequestError(f"{text}: give whole numbers from {least}, one for each worker")
         if workers == 1:
             workers = len(given)
         if len(given) != workers:
@@ -132,6 +135,9 @@ def check_unequal(settings: Settings) -> None:
             f"{flag} of each worker cannot be with --sync {settings.sync}, whose workers have "
             f"equal shares of each batch: give bsp or hap, or {flag} that are equal"
         )
+    refused = refuses_idle(numbers_of(settings.shares), settings.aggregators)
+    if refused is not None:
+        raise RequestError(refused)
 
 
 def shares_of(settings: Settings) -> tuple[int, ...]:
@@ -155,8 +161,14 @@ def shares_of(settings: Settings) -> tuple[int, ...]:
 def slice_sizes(settings: Settings, batch_size: int) -> set[int]:
     """Returns the sizes of the slices, or leaves, into which a batch is cut.
 
+    Those of workers that have no share of any batch are left out.
+
     Raises:
         RequestError: functions that cannot be.
     """
     parts, weights = settings.leaves, shares_of(settings)
-    return {len(share(batch_size, part, parts, weights)) for part in range(parts)}
+    return {
+        len(share(batch_size, part, parts, weights))
+        for part in range(parts)
+        if not weights or weights[part]
+    }

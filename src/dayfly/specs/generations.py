@@ -28,7 +28,7 @@ class RankPlan:
         spec: what its function gets.
         stage: of the model, from 0.
         replica: of that stage, from 0.
-        share: of each batch, in relation to the shares of the other ranks.
+        share: of each batch, in relation to the shares of the other ranks; 0: it trains nothing.
         lags: whether it takes each step's sum a step later than the ranks that sum.
     """
 
@@ -109,8 +109,8 @@ class GenerationPlan:
         places = {(one.stage, one.replica) for one in self.layout}
         if len(places) < self.world_size:
             raise ValueError(f"generation {self.number}: two ranks have one replica of a stage")
-        if min(one.share for one in self.layout) < 1:
-            raise ValueError(f"generation {self.number}: a rank has no share of the batches")
+        if min(one.share for one in self.layout) < 0 or not any(one.share for one in self.layout):
+            raise ValueError(f"generation {self.number}: no rank has a share of the batches")
 
     @property
     def world_size(self) -> int:

@@ -11,6 +11,7 @@ workers import what carries it out. A new protocol is a line in `PROTOCOLS` and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -218,6 +219,29 @@ class ProtocolDescription:
                 "of its step at all workers: give another, such as int8"
             )
         return None
+
+
+def refuses_idle(shares: Sequence[int], aggregators: int | None) -> str | None:
+    """Why workers without a share of the batches cannot be, and what to do; None: they can.
+
+    An aggregator without a share is standalone: it sums, and trains nothing.
+
+    Args:
+        shares: of the batches, one a worker; empty: they are equal.
+        aggregators: workers that sum, the first so many; None: all do.
+    """
+    idle = [rank for rank, share in enumerate(shares) if not share]
+    if not idle:
+        return None
+    given = f"--shares {','.join(map(str, shares))}"
+    if len(idle) == len(shares):
+        return f"{given} leaves nobody to train: give a worker a share from 1"
+    if aggregators is None or idle[-1] >= aggregators:
+        return (
+            f"{given}: worker {idle[-1]} would train nothing and sum nothing for others: give it a "
+            f"share from 1, or make it an aggregator by --sync hap --aggregators {idle[-1] + 1}"
+        )
+    return None
 
 
 #: Streaming DiLoCo (arXiv 2501.18512). A run checkpoint has the outer parameters as its model, and

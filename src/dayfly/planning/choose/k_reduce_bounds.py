@@ -3,7 +3,8 @@
 A box has a size M, a pair (W, K), and all B^a from a first to a last one. For all that is in it,
 with x = 1/B^g as in `k_reduce`, t' and c' of a round without training, and A = K B^a:
 
-    B^n      B^a <= B^n, so B^n/B^g >= 1/W; and B^n <= B_M, and equation 16's cap of the last B^a
+    B^n      B^a <= B^n, so B^n/B^g >= 1/W; and B^n <= B_M, and equation 16's cap of the last B^a;
+             beside B^a = 0 at least the least B^a above it, so none of a box may be left
     x        >= 1/G, G the limit of B^g, or what the last B^a and the most B^n make
     T_step   >= T_train(first B^a) + t',  of aggregators
              >= T_train(B^g/W) + c',      of others, as B^n >= B^g/W; of aggregators if K = W
@@ -90,15 +91,26 @@ class Candidates:
     @classmethod
     def of(cls, rounds: Rounds, samples: Ints) -> Candidates:
         """Of these."""
-        sizes, at = rounds.tables.sizes, rounds.size
-        return cls(rounds, samples, sizes.fixed_s[at] + sizes.each_s[at] * samples)
+        return cls(rounds, samples, rounds.train_s(samples))
+
+    @property
+    def least(self) -> Ints:
+        """The fewest samples B^n."""
+        return np.maximum(self.samples, self.rounds.tables.problem.least_samples)
+
+    def possible(self) -> Candidates:
+        """Those with a B^n; only beside standalone aggregators there may be none."""
+        if not self.rounds.tables.problem.standalone:
+            return self
+        at = np.flatnonzero(self.cap() >= self.least)
+        return Candidates.of(self.rounds.only(at), self.samples[at])
 
     def ends(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """B^n at the ends of the two pieces: B^a and the balance, the next one and the cap."""
+        """B^n at the ends of both pieces: the least and the balance, the next one and the cap."""
         cap, rounds = self.cap(), self.rounds
         balance = self._within(self.train_s + rounds.aggregator_s - rounds.other_s, cap)
-        balance = np.maximum(balance, self.samples)
-        return self.samples, balance, np.minimum(balance + 1, cap), cap
+        balance = np.maximum(balance, self.least)
+        return self.least, balance, np.minimum(balance + 1, cap), cap
 
     def cap(self) -> Ints:
         """The most samples B^n, as `fasdl.others_batch` has it; B^a where all are aggregators."""
@@ -109,8 +121,8 @@ class Candidates:
         most = np.minimum(tables.sizes.most_samples[rounds.size], left // np.maximum(others, 1))
         cap = self._within(limit_s, most)
         # As a quotient is rounded, so that those that just keep the limit are not lost.
-        cap += (cap < most) & (self._train_s(cap + 1) <= limit_s)
-        cap -= self._train_s(cap) > limit_s
+        cap += (cap < most) & (rounds.train_s(cap + 1) <= limit_s)
+        cap -= rounds.train_s(cap) > limit_s
         return np.where(others > 0, cap, self.samples)
 
     def taken(self, others: Ints) -> Taken:
@@ -127,7 +139,7 @@ class Candidates:
         load_s = sizes.start_s[size] + on_arrays(loading_s)(
             p.size_bytes, p.data_bytes, others, global_, rounds.loading_bytes_per_s
         )
-        other_s = self._train_s(others) + rounds.other_s
+        other_s = rounds.train_s(others) + rounds.other_s
         step_s, steps = np.maximum(self.train_s + rounds.aggregator_s, other_s), p.samples / global_
         # Training and messages of both roles are in the step together.
         seconds = on_arrays(run_s)(load_s, step_s, 0.0, steps, p.epochs)
@@ -136,11 +148,6 @@ class Candidates:
         all_usd = p.usd_per_invocation * workers + p.data_usd
         usd += p.epochs * (grid.step_usd[pair] * steps + all_usd)
         return Taken(size, pair, self.samples, others, seconds, usd)
-
-    def _train_s(self, samples: Ints) -> Array:
-        sizes, at = self.rounds.tables.sizes, self.rounds.size
-        found: Array = sizes.fixed_s[at] + sizes.each_s[at] * samples
-        return found
 
     def _within(self, limit_s: Array, most: Ints) -> Ints:
         """Samples that are trained in so long, but for rounding, and `most` at most."""
@@ -226,7 +233,9 @@ def open_candidates(tables: Tables) -> tuple[Candidates, Taken] | None:
         slice(None, None, -(-count // most))
         for count, most in zip(every.last.shape, _SAMPLE, strict=True)
     )
-    few = _Boxes(every.size[rows], every.pair[columns], every.first, every.last[rows, columns])
+    few = _Boxes(
+        every.size[rows], every.pair[columns], every.first[columns], every.last[rows, columns]
+    )
     boxes, known = _open(tables, few, batches, _NOTHING)
     _, known = _narrowed(tables, boxes, batches, known)
     rows_at_once = max(1, _AT_ONCE // len(every.pair))
@@ -238,7 +247,7 @@ def open_candidates(tables: Tables) -> tuple[Candidates, Taken] | None:
         found.append(some)
     boxes, known = _narrowed(tables, _Boxes.joined(found), batches, known)
     rounds = Rounds.of(tables, boxes.size, boxes.pair)
-    return Candidates.of(rounds, batches[boxes.first]), known
+    return Candidates.of(rounds, batches[boxes.first]).possible(), known
 
 
 def _narrowed(tables: Tables, boxes: _Boxes, batches: Ints, known: Taken) -> tuple[_Boxes, Taken]:
@@ -253,14 +262,16 @@ def _narrowed(tables: Tables, boxes: _Boxes, batches: Ints, known: Taken) -> tup
 
 
 def _every(tables: Tables, batches: Ints) -> _Boxes:
-    """All sizes and pairs, (S, P), with all batches that both allow."""
+    """All sizes and pairs, (S, P), with all batches that both allow; where all are aggregators,
+    they train."""
     sizes, workers = tables.sizes, tables.grid.workers
+    trains = (workers == tables.grid.aggregators) & tables.problem.standalone
     size = np.arange(len(sizes.most_samples))[:, None]
     held = np.searchsorted(batches, sizes.most_samples, side="right")
     within = np.searchsorted(batches, tables.problem.most_global_samples // workers, side="right")
     last = np.minimum(held[size], within) - 1
-    last[workers > sizes.most_workers[size]] = -1
-    return _Boxes(size, np.arange(len(workers)), np.zeros(1, dtype=np.int64), last)
+    last[(workers > sizes.most_workers[size]) | (sizes.most_samples[size] == 0)] = -1
+    return _Boxes(size, np.arange(len(workers)), trains.astype(np.int64), last)
 
 
 def _open(tables: Tables, boxes: _Boxes, batches: Ints, known: Taken) -> tuple[_Boxes, Taken]:
@@ -275,7 +286,7 @@ def _open(tables: Tables, boxes: _Boxes, batches: Ints, known: Taken) -> tuple[_
     promising = Rounds.of(tables, boxes.size[best], boxes.pair[best])
     made = [known]
     for end in (boxes.first, boxes.last):
-        candidates = Candidates.of(promising, batches[end[best]])
+        candidates = Candidates.of(promising, batches[end[best]]).possible()
         made += [candidates.taken(others) for others in candidates.ends()]
     known = Taken.front(made)
     return boxes.only(~dominated(least_s, least_usd, known.seconds, known.usd)), known
@@ -290,9 +301,10 @@ def _bounds(rounds: Rounds, first: Ints, last: Ints) -> tuple[Array, Array]:
     most = (last + rounds.aggregated_s / each_s) * (1 + _SLACK) + _SLACK
     most = np.minimum(most, sizes.most_samples[size])
     global_ = np.minimum(aggregators * last + others * most, p.most_global_samples)
+    global_ = np.maximum(global_, 1)
     other_s = np.where(others > 0, rounds.other_s, rounds.aggregator_s)
-    step_s = fixed_s + np.maximum(
-        each_s * first + rounds.aggregator_s, each_s / workers * global_ + other_s
+    step_s = np.maximum(
+        rounds.train_s(first) + rounds.aggregator_s, fixed_s + each_s / workers * global_ + other_s
     )
     load_s = (
         sizes.start_s[size] + (p.size_bytes + p.data_bytes / workers) / rounds.loading_bytes_per_s

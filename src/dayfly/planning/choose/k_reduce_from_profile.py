@@ -21,6 +21,7 @@ from dayfly.planning.configuration import Configuration
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.memory import excess_mib, peak_mib
 from dayfly.planning.profile import Affine, Profile, SizeProfile
+from dayfly.specs.protocols import PROTOCOLS
 
 
 def k_reduce_problem(
@@ -61,6 +62,7 @@ def k_reduce_problem(
             most_samples=most_samples(profile, memory_mib, workers, most_global_samples, **held),
             usd_per_s=platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus),
             start_s=size.init_s.value,
+            idle_s=beside_passes_s(profile, size),
             most_workers=most_at_once(size, max(workers), vcpus_at_once),
         )
         for memory_mib, size in allowed(profile, vcpus_at_once)
@@ -75,7 +77,10 @@ def k_reduce_problem(
         sizes=sizes,
         workers=tuple(workers),
         aggregators=None if aggregators is None else (aggregators,),
-        aggregators_samples=batches(least, most_global_samples, rate=rate, step=step),
+        aggregators_samples=(
+            *((0,) if PROTOCOLS[sync].staleness else ()),
+            *batches(least, most_global_samples, rate=rate, step=step),
+        ),
         most_global_samples=most_global_samples,
         store=store,
         usd_per_invocation=platform.prices.usd_per_request if platform.prices else 0.0,
@@ -87,9 +92,13 @@ def k_reduce_problem(
 
 def training(profile: Profile, size: SizeProfile) -> Affine:
     """Seconds of a step of so many samples, but for its messages."""
-    trained = sum(layer.trained for layer in profile.layers)
-    rest = Affine(size.step_s.value + size.apply(trained), 0.0)
+    rest = Affine(beside_passes_s(profile, size), 0.0)
     return sum((*size.forward, *size.backward, size.data), rest)
+
+
+def beside_passes_s(profile: Profile, size: SizeProfile) -> float:
+    """Returns the seconds of a step that has no samples, but for its messages."""
+    return size.step_s.value + size.apply(sum(layer.trained for layer in profile.layers))
 
 
 def most_samples(
