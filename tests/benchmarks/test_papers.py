@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "papers.md").read_text()
 #: Those that take at most a few seconds.
 QUICK = (
+    "fasdl-vii",
     "fasdl-3",
     "fasdl-10",
     "fasdl-11",

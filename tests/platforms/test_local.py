@@ -18,8 +18,8 @@ from platform_handlers import open_files
 from platform_testing import WAIT_S, call, eventually, is_alive, read_pids, run, wait_for_all
 
 from dayfly.errors import RunFailed
-from dayfly.life.platforms.base import Outcome, Platform
-from dayfly.life.platforms.local import LocalPlatform
+from dayfly.life.platforms.base import Opening, Outcome, Platform
+from dayfly.life.platforms.local import LocalOptions, LocalPlatform
 from dayfly.life.sessions import Session
 
 pytestmark = pytest.mark.long
@@ -63,6 +63,50 @@ def test_a_function_that_seems_stuck_says_where_it_is(platform: Platform, tmp_pa
     eventually("its place", lambda: "in wait_for_file" in log.read_text())
     go.touch()
     assert wait_for_all(platform, ["stuck"])["stuck"].outcome is Outcome.RETURNED
+
+
+def test_functions_invoke_functions(tmp_path: Path) -> None:
+    """Each starts when the one before has: three cold starts, one after the other, and the last
+    one is billed for its own alone."""
+    names = ["a", "b", "c"]
+    with Session.open() as session:
+        opening = Opening(session=session, logs=tmp_path / "logs")
+        with LocalPlatform.open(opening, LocalOptions(fan_out=1)) as platform:
+            run(platform, "echo")  # the zygote is there
+            began = time.monotonic()
+            platform.invoke_all([call(name, "echo", cold_start_s=0.2) for name in names])
+            assert platform.running() == names
+            ended = wait_for_all(platform, names)
+            took_s = time.monotonic() - began
+    assert {one.outcome for one in ended.values()} == {Outcome.RETURNED}
+    assert took_s >= 3 * 0.2
+    assert ended["c"].init_s <= took_s - 2 * 0.2
+
+
+def test_what_a_function_that_died_had_not_invoked_starts_all_the_same(tmp_path: Path) -> None:
+    """The first dies in its cold start, before any call: the second starts, in the same attempt."""
+    with Session.open() as session:
+        opening = Opening(session=session, logs=tmp_path / "logs")
+        with LocalPlatform.open(opening, LocalOptions(fan_out=1)) as platform:
+            first, second = call("first", "echo", cold_start_s=WAIT_S), call("second", "echo")
+            platform.invoke_all([first, second])
+            platform.cancel("first")
+            ended = wait_for_all(platform, ["first", "second"])
+    assert ended["first"].outcome is Outcome.CANCELLED
+    assert (ended["second"].outcome, ended["second"].invocation) == (Outcome.RETURNED, second)
+
+
+def test_calls_take_their_time(tmp_path: Path) -> None:
+    """Four, two at once: the coordinator is through with them after two calls."""
+    names = ["a", "b", "c", "d"]
+    with Session.open() as session:
+        opening = Opening(session=session, logs=tmp_path / "logs")
+        options = LocalOptions(call_ms=150, calls_at_once=2)
+        with LocalPlatform.open(opening, options) as platform:
+            began = time.monotonic()
+            platform.invoke_all([call(name, "echo") for name in names])
+            assert time.monotonic() - began >= 2 * 0.15
+            wait_for_all(platform, names)
 
 
 @pytest.mark.quick

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.parts.papers import ce_one_store, ce_scaling, ce_workflows, kubeml
-from benchmarks.parts.papers.fasdl import comparisons
+from benchmarks.parts.papers.fasdl import comparisons, invoking
 from benchmarks.parts.papers.fasdl import figures as fasdl
 from benchmarks.parts.papers.figure import Figure
 from benchmarks.parts.papers.funcpipe import bandwidth, breakdown, optimizers, overall, scaling
@@ -24,6 +24,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "funcpipe-9": optimizers.figure_9,
     "funcpipe-10": overall.figure_10,
     "funcpipe-11": bandwidth.figure_11,
+    "fasdl-vii": invoking.section_7,
     "fasdl-3": fasdl.figure_3,
     "fasdl-10": comparisons.figure_10,
     "fasdl-11": comparisons.figure_11,

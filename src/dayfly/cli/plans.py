@@ -254,7 +254,7 @@ def predict(
     raise typer.Exit(shown(action, as_json=as_json))
 
 
-#: Keywords of `dayfly.simulate`; the last two have other units there.
+#: Keywords of `dayfly.simulate`; the rate, decline and the time of a call have other units there.
 _SCENARIO = {
     "seed": Flag(int, "Seed of all that is random.", default=0),
     "deaths_per_hour": Flag(float, "Deaths of each function, at random moments.", default=0.0),
@@ -301,6 +301,17 @@ _SCENARIO = {
         "Part F of its bandwidth that a function has left when N run, linear between.",
         "all of it",
         metavar="N:F,N:F,...",
+    ),
+    "invoke_call": Flag(
+        float,
+        "Time of one invocation call; functions that start together wait for those before them.",
+        metavar="MS",
+        setting="invoke_call_s",
+        default=0.0,
+    ),
+    "invoke_at_once": Flag(int, "Invocation calls that are under way at once.", default=1),
+    "invoke_fan_out": Flag(
+        int, "Functions that each function invokes, as a tree.", "the coordinator invokes all"
     ),
 }
 

@@ -42,7 +42,8 @@ def simulate(
 
     Args:
         file: the plan's.
-        keywords: of `dayfly.simulate`, with decline and the store's rate as their flags have them.
+        keywords: of `dayfly.simulate`, with decline, the store's rate and the time of a call as
+            their flags have them.
         run_dir: of the files; None: `runs/<run id>`.
         own: a catalogue of the user's.
         as_json: print one object.
@@ -55,6 +56,8 @@ def simulate(
             given["decline"] = declining(given["decline"])
         if "store_bytes_per_s" in given:
             given["store_bytes_per_s"] *= 1e6
+        if "invoke_call_s" in given:
+            given["invoke_call_s"] /= 1000
         try:
             with StopSignals():
                 return simulate_plan(file, **given, catalogue=own_catalogue(own), run_dir=run_dir)

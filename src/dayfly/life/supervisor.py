@@ -244,10 +244,14 @@ class Supervisor:
                 self._carry_out(discarded, discarded.generation.untold())
 
     def _carry_out(self, cast: _Cast, found: actions.Actions) -> None:
+        together: list[actions.Start] = []  # with no other action between them
         for action in found:
+            if isinstance(action, actions.Start):
+                together.append(action)
+                continue
+            self._start(cast, together)
+            together = []
             match action:
-                case actions.Start(rank, attempt, trimmed_step):
-                    self._start(cast, rank, attempt, trimmed_step)
                 case actions.Tell(ended, death):
                     rank = rank_of(ended.invocation.function)
                     self.listener.ended(cast.plan, rank, ended, death=death)
@@ -281,24 +285,31 @@ class Supervisor:
                     self._end_all()
                 case actions.Pass(step, point):
                     self.faults.at(step, point)
+        self._start(cast, together)
 
-    def _start(self, cast: _Cast, rank: int, attempt: int, trimmed_step: int) -> None:
-        """Start a worker's next function, unless it cannot be had."""
-        spec = self.workload.function(cast.plan, rank)
-        if spec is None:
-            return
-        payload = self.workload.payload(
-            cast.plan, rank, attempt, trimmed_step, waits=cast.generation.waiting
-        )
-        invocation = Invocation(
-            function=cast.plan.function(rank),
-            attempt=attempt,
-            handler=self.workload.handler,
-            payload=payload,
-            spec=spec,
-        )
-        self.listener.invoked(cast.plan, rank, invocation)
-        cast.platform.invoke(invocation)
+    def _start(self, cast: _Cast, together: Sequence[actions.Start]) -> None:
+        """Start workers' next functions together, but for those that cannot be had."""
+        plan, invocations = cast.plan, []
+        for one in together:
+            spec = self.workload.function(plan, one.rank)
+            if spec is None:
+                continue
+            payload = self.workload.payload(
+                plan, one.rank, one.attempt, one.trimmed_step, waits=cast.generation.waiting
+            )
+            invocations.append(
+                Invocation(
+                    function=plan.function(one.rank),
+                    attempt=one.attempt,
+                    handler=self.workload.handler,
+                    payload=payload,
+                    spec=spec,
+                )
+            )
+        for invocation in invocations:
+            self.listener.invoked(plan, rank_of(invocation.function), invocation)
+        if invocations:
+            cast.platform.invoke_all(invocations)
 
     def _commit(self, step: int, parts: Sequence[CheckpointPart]) -> None:
         """Commit the checkpoint before `step`: first durably, then for all who go by it."""

@@ -147,6 +147,9 @@ class ScenarioKeywords(TypedDict, total=False):
     straggler_factor: float
     store_bytes_per_s: float | None
     decline: tuple[tuple[float, float], ...]
+    invoke_call_s: float
+    invoke_at_once: int
+    invoke_fan_out: int | None
 
 
 def shows(keywords: type) -> Callable[[AnyFunction], AnyFunction]:

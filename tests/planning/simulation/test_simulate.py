@@ -66,6 +66,7 @@ def billed_s(outcome: Simulated) -> float:
         configuration(4, **HAP, shares=(1, 1, 4, 2), epochs=3, validate_every=2),
         configuration(4, **HAP, shares=(1, 1, 9, 9), batch_size=40),
         configuration(200, **HAP),
+        configuration(4, **HAP, shares=(0, 0, 1, 1)),
         configuration(200, **{**PIPELINE, "replicas": 100}),
     ],
     ids=str,
@@ -259,6 +260,34 @@ def test_cold_starts_come_before_every_life() -> None:
     assert len({one.init_s for one in varied.attempts}) == 4
 
 
+@pytest.mark.parametrize(
+    ("asked", "later_s"),
+    [
+        ({}, 8 * 0.25),
+        ({"invoke_at_once": 4}, 2 * 0.25),
+        # 0 and 1 are invoked at 0.25 and 0.5 s, and start in 0.5 s; 0 invokes 2 and 3, 1 invokes 4
+        # and 5 by 1.5 s, and 2, which began at 1.0 s and started by 1.5 s, invokes 6 and 7.
+        ({"invoke_fan_out": 2}, 2.0),
+    ],
+)
+def test_functions_that_start_together_wait_for_the_calls_before_them(
+    asked: dict[str, Any], later_s: float
+) -> None:
+    """The first step's sum is there when the last function has its gradient; who is invoked later
+    is billed for less."""
+    known = profile()
+    at_once, by_calls = (
+        simulated(configuration(8), scenario, known)
+        for scenario in (Scenario(), Scenario(invoke_call_s=0.25, **asked))
+    )
+    assert by_calls.run_s == pytest.approx(at_once.run_s + later_s)
+    invoked_s = [one.invoked_s for one in sorted(by_calls.attempts, key=lambda one: one.rank)]
+    how = Scenario(invoke_call_s=0.25, **asked).invoking
+    assert invoked_s == pytest.approx(how.invoked_s([known.sizes[0].init_s.value] * 8))
+    waited_s = sum(later_s - one for one in invoked_s)
+    assert billed_s(by_calls) == pytest.approx(billed_s(at_once) + waited_s)
+
+
 @pytest.mark.parametrize("more", [{}, {**PIPELINE, "replicas": 5000}], ids=["bsp", "pipeline"])
 @pytest.mark.long
 def test_ten_thousand_workers_come_to_an_end(more: dict[str, Any]) -> None:
@@ -281,6 +310,8 @@ def test_ten_thousand_workers_come_to_an_end(more: dict[str, Any]) -> None:
         {"decline": ((8.0, 0.5), (4.0, 0.2))},
         {"decline": ((8.0, 1.5),)},
         {"cold_start_s": float("nan")},
+        {"invoke_at_once": 2},
+        {"invoke_fan_out": 2},
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:

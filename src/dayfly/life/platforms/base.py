@@ -246,6 +246,24 @@ class Platform(Closing):
             RunFailed: the platform cannot start functions at all.
         """
 
+    def invoke_all(self, invocations: Sequence[Invocation]) -> None:
+        """Starts functions together, such as the workers of a generation.
+
+        Returns as soon as the requests are taken. By default one is invoked after the other. A
+        platform whose calls take long may have several under way at once, or have functions invoke
+        functions (`specs.invoking`). Then, too, `running` has the names of all from here on, and
+        one whose invoker died before it invoked it is invoked by the platform itself, in the same
+        attempt.
+
+        Args:
+            invocations: of different functions.
+
+        Raises:
+            ValueError, RequestError, RunFailed: as of `invoke`; some may have been started.
+        """
+        for invocation in invocations:
+            self.invoke(invocation)
+
     @abstractmethod
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Returns the invocations that ended since the last call.

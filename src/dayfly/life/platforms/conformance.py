@@ -101,6 +101,13 @@ class PlatformConformance:
             opened.cancel(function)
         wait_for_all(opened, opened.running())
 
+    def test_functions_that_start_together_all_come_back(self, platform: Platform) -> None:
+        names = [f"worker-{number}" for number in range(3)]
+        platform.invoke_all([call(name, "echo", {"name": name}) for name in names])
+        assert set(platform.running()) <= set(names)
+        ended = wait_for_all(platform, names)
+        assert [ended[name].result for name in names] == [{"name": name} for name in names]
+
     def test_the_result_comes_back(self, platform: Platform) -> None:
         payload = {"text": "äß", "list": [1, 2.5, None], "nested": {"yes": True}}
         ended = run(platform, "echo", payload)

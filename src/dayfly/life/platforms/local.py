@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -28,11 +29,13 @@ from dayfly.errors import RequestError, RunFailed
 from dayfly.life.platforms import footprint, gpus, lineage, network, processes
 from dayfly.life.platforms.base import Ended, Invocation, LogText, Opening, Platform
 from dayfly.life.platforms.confinement import Confiner, Enforcer
-from dayfly.life.platforms.local_call import LocalCall, Surroundings
+from dayfly.life.platforms.local_call import LocalCall
 from dayfly.life.platforms.local_monitor import LocalMonitor
+from dayfly.life.platforms.local_request import Calls, Surroundings
 from dayfly.life.platforms.local_zygote import LocalZygote
 from dayfly.life.sessions import Session
 from dayfly.specs.functions import FunctionSpec
+from dayfly.specs.invoking import Invoking
 
 #: Read at once.
 _LOG_BYTES = 2**20
@@ -117,11 +120,28 @@ class LocalOptions:
             None: all that torch can use here.
         netns: network namespaces that functions enter, with commas between; function f enters the
             one of number f modulo their number. None: functions stay in this one.
+        call_ms: time of an invocation call, as on a platform that is far away.
+        calls_at_once: such calls that one caller has under way at once.
+        fan_out: functions that each function invokes, so that those that start together start as a
+            tree; None: the coordinator invokes all.
     """
 
     memory: Enforcer = "auto"
     gpus: str | None = None
     netns: str | None = None
+    call_ms: float = 0.0
+    calls_at_once: int = 1
+    fan_out: int | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.invoking  # checks it
+
+    @property
+    def invoking(self) -> Invoking:
+        """How functions that start together are invoked."""
+        return Invoking(
+            call_s=self.call_ms / 1000, at_once=self.calls_at_once, fan_out=self.fan_out
+        )
 
 
 class LocalPlatform(Platform):
@@ -140,6 +160,8 @@ class LocalPlatform(Platform):
         variables: which instruction sets libraries may use (`life.processor`); None: as of a run
             that begins here.
         spaces: network namespaces that functions enter; empty: they stay in this one.
+        invoking: how functions that start together are invoked; None: one after the other, by
+            calls that take no time.
 
     Raises:
         RequestError: the enforcer cannot be used here, or variables of the environment ask for what
@@ -163,6 +185,7 @@ class LocalPlatform(Platform):
             names,
             opening.variables,
             network.namespaces_of(options.netns),
+            options.invoking,
         )
 
     def __init__(
@@ -174,7 +197,9 @@ class LocalPlatform(Platform):
         gpu_names: Sequence[str] | None = None,
         variables: Mapping[str, str] | None = None,
         spaces: Sequence[str] = (),
+        invoking: Invoking | None = None,
     ) -> None:
+        self._invoking = invoking or Invoking()
         self._logs = LogFiles(logs)
         self._spaces = spaces
         self._confiner = Confiner(session, enforcer)
@@ -254,6 +279,31 @@ class LocalPlatform(Platform):
 
         Raises also ValueError for a name or handler that cannot be.
         """
+        self.invoke_all([invocation])
+
+    def invoke_all(self, invocations: Sequence[Invocation]) -> None:
+        """As `Platform.invoke_all`."""
+        how, until, calls = self._invoking, time.monotonic(), list[LocalCall]()
+        for number, invocation in enumerate(invocations):
+            names = [invocations[at].function for at in how.invoked_by(number, len(invocations))]
+            invoker, called = how.invoker(number), Calls(tuple(names), how)
+            if invoker is None:
+                until += how.calling_s(number + 1) - how.calling_s(number)
+                calls.append(self._submit(invocation, called, until))
+            else:
+                calls.append(self._submit(invocation, called, calls[invoker]))
+        time.sleep(max(0.0, until - time.monotonic()))  # its own calls are taken by then
+
+    def _submit(
+        self, invocation: Invocation, calls: Calls, requested: LocalCall | float
+    ) -> LocalCall:
+        """Has a function started once it is invoked.
+
+        Args:
+            invocation: the function.
+            calls: that it makes.
+            requested: by the call of this function, or when the coordinator's is taken.
+        """
         if self._closed:
             raise RunFailed("the local platform is closed")
         function = invocation.function
@@ -273,10 +323,12 @@ class LocalPlatform(Platform):
             environment = {**self._lineage.environment(), **invocation.spec.environment}
             space = network.namespace_of(gpus.number_of(function), self._spaces)
             surroundings = Surroundings(tuple(sys.path), environment, gpu, space)
-            call = LocalCall(invocation, self.log_path(function), confinement, surroundings)
+            log = self.log_path(function)
+            call = LocalCall(invocation, log, confinement, surroundings, calls, requested)
             undo.callback(call.discard)
             self._monitor.submit(call)
             undo.pop_all()
+        return call
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """As `Platform.wait`. Raises RunFailed if functions cannot be started any more."""

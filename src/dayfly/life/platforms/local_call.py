@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import signal
 import socket
@@ -19,6 +19,7 @@ from dayfly.life.platforms.base import Ended, Invocation, Outcome
 from dayfly.life.platforms.confinement import Confinement
 from dayfly.life.platforms.control import Receiver
 from dayfly.life.platforms.footprint import LOOK_EVERY_S, MIB, Footprint, Resident
+from dayfly.life.platforms.local_request import Calls, Surroundings, request_of
 from dayfly.life.platforms.local_zygote import LocalZygote
 
 
@@ -115,30 +116,24 @@ RETRY_S = 0.1
 STOPPED_LOOKS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a function finds around it.
-
-    Args:
-        path: its `sys.path`.
-        environment: its variables, all.
-        gpu: the GPU that it is to see, as CUDA_VISIBLE_DEVICES names it; None: it is given none.
-        netns: the network namespace that it enters; None: it stays in its zygote's.
-    """
-
-    path: tuple[str, ...]
-    environment: Mapping[str, str]
-    gpu: str | None = None
-    netns: str | None = None
-
-
 class LocalCall:
     """Not thread-safe: its owner holds a lock.
+
+    Args:
+        invocation: the function.
+        log: the file of what it prints.
+        confinement: its limits.
+        surroundings: what it finds around it.
+        calls: that it makes.
+        requested: the function that invokes it, or when it is invoked, by time.monotonic().
 
     Raises ValueError if the payload is not a JSON object or too long, OSError if its log cannot be
     opened.
 
     Attributes:
+        requested_at: time.monotonic() from which it may be started; infinite: not known yet.
+        invoked: the functions that it has invoked.
+        over: whether it has ended.
         pidfd: its process, -1 before the hello.
         tries: how often the last zygote was asked for it.
         retry_at: time.monotonic() from which the same zygote may be asked again.
@@ -154,8 +149,14 @@ class LocalCall:
         log: Path,
         confinement: Confinement,
         surroundings: Surroundings,
+        calls: Calls,
+        requested: LocalCall | float,
     ) -> None:
         self.invocation = invocation
+        self._invoker = requested if isinstance(requested, LocalCall) else None
+        self.requested_at = math.inf if isinstance(requested, LocalCall) else requested
+        self.invoked: set[str] = set()
+        self.over = False
         self.pidfd = -1
         self.tries = 0
         self.retry_at = 0.0
@@ -168,7 +169,6 @@ class LocalCall:
         self._footprint: Footprint | None = None
         self._stopped_looks = 0
         self.look_at: float | None = None
-        self._requested_at = time.monotonic()
         self._begun_at: float | None = None
         self._said: Mapping[str, Any] | None = None
         self._receiver: Receiver | None = None
@@ -181,7 +181,7 @@ class LocalCall:
         # In a descriptor and not through the socket: nobody has to wait until it was read.
         self._request_fd = os.memfd_create(f"dayfly-{invocation.function}", os.MFD_CLOEXEC)
         with os.fdopen(os.dup(self._request_fd), "wb") as file:
-            file.write(_request(invocation, payload, confinement, surroundings))
+            file.write(request_of(invocation, payload, confinement, surroundings, calls))
 
     @property
     def function(self) -> str:
@@ -202,6 +202,16 @@ class LocalCall:
     def control_fd(self) -> int:
         """To be watched for messages; -1 if none can come."""
         return -1 if self._receiver is None or self._receiver.ended else self._receiver.fileno()
+
+    def requested(self) -> bool:
+        """Returns whether it has been invoked by now.
+
+        One whose invoker died before it came to that call is invoked here: nobody else will do it.
+        """
+        by, now = self._invoker, time.monotonic()
+        if by is not None and (by.over or self.function in by.invoked):
+            self._invoker, self.requested_at = None, now
+        return now >= self.requested_at
 
     def may_ask(self, zygote: LocalZygote) -> bool:
         """Whether it is time to ask this zygote: another than the last one, always."""
@@ -260,6 +270,7 @@ class LocalCall:
             base_bytes: memory that it shared with its zygote, for its peak.
         """
         now = time.monotonic()
+        self.over = True
         death = None
         oom_killed = False
         peak_bytes: int | None = None
@@ -285,7 +296,7 @@ class LocalCall:
                 stopped=self.stopped,
                 wait_status=death.wait_status if death else None,
                 oom_killed=oom_killed,
-                init_s=begun_at - self._requested_at,
+                init_s=max(0.0, begun_at - self.requested_at),
                 run_s=max(0.0, now - begun_at),
                 peak_mib=self._peak_mib(base_bytes, peak_bytes),
             )
@@ -327,34 +338,11 @@ class LocalCall:
                     processes.kill(self.pidfd)
             case "begun":
                 self._begun_at = float(message["at"])
+            case "invoked":
+                self.invoked.add(str(message["function"]))
             case "resident":
                 if self._footprint is not None:
                     sizes = {name: int(message[name]) for name in ("most", "now", "anonymous")}
                     self._footprint.told(Resident(**sizes))
             case _:
                 self._said = message
-
-
-def _request(
-    invocation: Invocation, payload: bytes, confinement: Confinement, surroundings: Surroundings
-) -> bytes:
-    spec = invocation.spec
-    head = {
-        "function": invocation.function,
-        "attempt": invocation.attempt,
-        "handler": invocation.handler,
-        "path": [os.path.abspath(entry) for entry in surroundings.path],
-        "environment": dict(surroundings.environment),
-        "gpu": surroundings.gpu,
-        "netns": surroundings.netns,
-        "spec": {
-            "memory_mib": spec.memory_mib,
-            "lifetime_s": spec.lifetime_s,
-            "cold_start_s": spec.cold_start_s,
-            "payload_bytes": spec.payload_bytes,
-            "gpu_share": spec.gpu_share,
-            "data_bytes": confinement.own_bytes if confinement.memory is None else None,
-        },
-        "cgroups": [str(cgroup.procs_path) for cgroup in confinement.cgroups],
-    }
-    return json.dumps(head).encode()[:-1] + b', "payload": ' + payload + b"}"

@@ -6,6 +6,8 @@
       |                 |  lifeline, session, log, limits          |
       |                 |  begun: the handler is called now        |
       |                 | ----------------------------------------> |
+      |                 |  invoked: each function that it invokes  |
+      |                 | ----------------------------------------> |
       |                 |  resident: its memory, if it returned    |
       |                 | ----------------------------------------> |
       |                 |  result, or raised: its error            |
@@ -148,6 +150,7 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         )
         handler = _resolve(request["handler"])
         control.send(connection, {"kind": "begun", "at": time.monotonic()})
+        _invoke(request, connection)
         result = handler(request["payload"], context)
         what = f"the result of {request['handler']}"
         body = control.encode(result, what, spec["payload_bytes"])
@@ -166,6 +169,15 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         control.send(connection, report)
         print(report["failure"]["traceback"], file=sys.stderr)
         return 1
+
+
+def _invoke(request: Mapping[str, Any], connection: socket.socket) -> None:
+    """Call for the functions that this one is to invoke, whose invocations wait at the platform."""
+    functions, at_once = request["invokes"], request["invoke_at_once"]
+    for first in range(0, len(functions), at_once):
+        time.sleep(request["invoke_call_s"])
+        for function in functions[first : first + at_once]:
+            control.send(connection, {"kind": "invoked", "function": function})
 
 
 def _resolve(handler: str) -> Handler:

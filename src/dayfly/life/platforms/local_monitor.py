@@ -6,6 +6,7 @@ takes results, under the lock.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import threading
@@ -148,8 +149,8 @@ class LocalMonitor:
         for call in self._calls.values():
             if call.started:
                 ends += [call.give_up_at] if call.hello_due else [call.kill_at, call.look_at]
-            elif call.retry_at > now:  # else it waits for a zygote only
-                ends.append(call.retry_at)
+            else:  # or it waits for a zygote, or its invoker, only
+                ends += [at for at in (call.retry_at, call.requested_at) if now < at < math.inf]
         known = [end for end in ends if end is not None]
         return max(0.0, min(known) - now) if known else None
 
@@ -165,7 +166,11 @@ class LocalMonitor:
             elif self._keeper.failure is not None:
                 del self._calls[call.function]
                 call.discard()
-            elif (zygote := self._keeper.ready()) is not None and call.may_ask(zygote):
+            elif (
+                call.requested()
+                and (zygote := self._keeper.ready()) is not None
+                and call.may_ask(zygote)
+            ):
                 call.start(zygote)
         if self._warm and not self._closing and self._keeper.ready() is not None:
             self._warm = False

@@ -1,8 +1,8 @@
 """The functions of a run: when each was invoked, how long it may live, and how it ended.
 
     invoked |init| ready |start| able |-- rounds ---| end      init: the cold start
-                   '---- lifetime ----------------->'          start: job, data, checkpoint
-    '---- life by chance ---------------> death
+                   '---- lifetime ----------------->'          start: calls of a tree, job, data,
+    '---- life by chance ---------------> death                checkpoint
 
 All moments are seconds of the run.
 """
@@ -16,6 +16,7 @@ from enum import Enum
 import numpy as np
 
 from dayfly.planning.simulation.scenario import Chance, Floats, Ints
+from dayfly.specs.invoking import Invoking
 from dayfly.specs.pace import warm_ahead_s
 
 
@@ -88,6 +89,7 @@ class Fleet:
         init_N, start_N: of each worker.
         lifetime_s: infinite: not limited.
         hears_s: as of `Course`.
+        invoking: of those that start together.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Fleet:
         start_N: Floats,
         lifetime_s: float,
         hears_s: float | None,
+        invoking: Invoking,
     ) -> None:
         workers = len(init_N)
         self._chance = chance
@@ -106,6 +109,7 @@ class Fleet:
         self._start_N = start_N
         self._lifetime_s = lifetime_s
         self._hears_s = hears_s
+        self._invoking = invoking
         self.attempt = np.full(workers, -1, dtype=np.int64)
         self.invoked_s = np.zeros(workers)
         self.cold_s = np.zeros(workers)
@@ -123,17 +127,33 @@ class Fleet:
         return len(self.attempt)
 
     def invoke(self, ranks: Ints, at_s: Floats) -> None:
-        """Start functions of these workers."""
+        """Start functions of these workers together.
+
+        Args:
+            ranks: of the workers, rising.
+            at_s: from when each may be invoked.
+        """
         self.attempt[ranks] += 1
         number = self.attempt[ranks]
         cold_s = self._init_N[ranks] + self._chance.cold_start_s(ranks, number)
+        life_s = self._chance.life_s(ranks, number)
+        invoked_s, calling_s = self._called(cold_s, life_s)
+        at_s = at_s + invoked_s
         self.invoked_s[ranks] = at_s
         self.cold_s[ranks] = cold_s
-        self.able_s[ranks] = at_s + cold_s + self._start_N[ranks]
-        self.dies_s[ranks] = at_s + self._chance.life_s(ranks, number)
+        self.able_s[ranks] = at_s + cold_s + calling_s + self._start_N[ranks]
+        self.dies_s[ranks] = at_s + life_s
         self.deadline_s[ranks] = at_s + cold_s + self._lifetime_s
         self.steps[ranks] = 0
         self.longest_s[ranks] = 0.0
+
+    def _called(self, cold_s: Floats, life_s: Floats) -> tuple[Floats, Floats]:
+        """When each of those that start together is invoked, and how long it invokes others."""
+        how, count = self._invoking, len(cold_s)
+        if not how.call_s:
+            return np.zeros(count), np.zeros(count)
+        calling = [how.calling_s(len(how.invoked_by(one, count))) for one in range(count)]
+        return np.array(how.invoked_s(cold_s.tolist(), life_s.tolist())), np.array(calling)
 
     def end(self, ranks: Ints, at_s: Floats, how: End, step: int) -> None:
         """These functions are over."""
@@ -185,7 +205,9 @@ class Fleet:
         if self._hears_s is None or now_s < float(self.invoked_s.min()) + most_s:
             return np.inf, np.inf
         next_s = self._chance.cold_start_s(np.arange(self.workers), self.attempt + 1)
-        start_s = float((self._init_N + next_s + self._start_N).max())
+        cold_N = self._init_N + next_s
+        invoked_N, calling_N = self._called(cold_N, np.full(self.workers, np.inf))
+        start_s = float((invoked_N + cold_N + calling_N + self._start_N).max())
         ahead_N = self.needed_s() + warm_ahead_s(start_s, self._hears_s, 0.0)
         due_N = np.where(
             (self.steps > 0) & (ahead_N < most_s),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dayfly.errors import RequestError
 from dayfly.planning.decline import check_decline
+from dayfly.specs.invoking import Invoking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,10 @@ class Scenario:
         decline: a function's bandwidth falls with the functions that run at once (FuncPipe section
             5.4): pairs (functions, part of the bandwidth that is left), linear between; beside what
             the profile says of it.
+        invoke_call_s: of one invocation, until the platform has taken it.
+        invoke_at_once: such calls that one caller has under way at once.
+        invoke_fan_out: functions that each function invokes, as a tree; None: the coordinator
+            invokes all.
 
     Raises:
         RequestError: a scenario that cannot be.
@@ -48,6 +53,9 @@ class Scenario:
     straggler_factor: float = 1.0
     store_bytes_per_s: float | None = None
     decline: tuple[tuple[float, float], ...] = ()
+    invoke_call_s: float = 0.0
+    invoke_at_once: int = 1
+    invoke_fan_out: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("seed", "stragglers"):
@@ -72,10 +80,22 @@ class Scenario:
                 f"straggler_factor {self.straggler_factor:g} slows stragglers, and there are none: "
                 "give stragglers, too"
             )
+        if self.invoking != Invoking() and not self.invoke_call_s:
+            raise RequestError(
+                f"invoke_at_once {self.invoke_at_once}, invoke_fan_out {self.invoke_fan_out}: "
+                "invocation calls take no time, so this changes nothing: give invoke_call, too"
+            )
         try:
             check_decline(self.decline)
         except ValueError as error:
             raise RequestError(f"decline {self.decline}: {error}") from error
+
+    @property
+    def invoking(self) -> Invoking:
+        """How functions that start together are invoked."""
+        return Invoking(
+            call_s=self.invoke_call_s, at_once=self.invoke_at_once, fan_out=self.invoke_fan_out
+        )
 
     def words(self) -> str:
         """What is not as usual, for people; that nothing is, too."""
@@ -95,6 +115,8 @@ class Scenario:
         if self.decline:
             row = ", ".join(f"{part:g} with {count:g} functions" for count, part in self.decline)
             said.append(f"bandwidth falls to {row}")
+        if self.invoke_call_s:
+            said.append(f"functions start by {self.invoking.words()}")
         return f"seed {self.seed}: {'; '.join(said) if said else 'nothing happens'}"
 
 

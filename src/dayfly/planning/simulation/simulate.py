@@ -71,6 +71,7 @@ class _Run:
             course.start_N,
             course.lifetime_s,
             course.hears_s,
+            scenario.invoking,
         )
         self._story = Story()
         self._telling = Telling(self._story, self._fleet, watched)
