@@ -13,7 +13,7 @@ What follows from what it sees is decided by `Generation`; here it is carried ou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
@@ -289,7 +289,11 @@ class Supervisor:
 
     def _start(self, cast: _Cast, together: Sequence[actions.Start]) -> None:
         """Start workers' next functions together, but for those that cannot be had."""
-        plan, invocations = cast.plan, []
+        if together:
+            cast.platform.invoke_all(self._invocations(cast, together))
+
+    def _invocations(self, cast: _Cast, together: Sequence[actions.Start]) -> Iterator[Invocation]:
+        plan = cast.plan
         for one in together:
             spec = self.workload.function(plan, one.rank)
             if spec is None:
@@ -297,19 +301,15 @@ class Supervisor:
             payload = self.workload.payload(
                 plan, one.rank, one.attempt, one.trimmed_step, waits=cast.generation.waiting
             )
-            invocations.append(
-                Invocation(
-                    function=plan.function(one.rank),
-                    attempt=one.attempt,
-                    handler=self.workload.handler,
-                    payload=payload,
-                    spec=spec,
-                )
+            invocation = Invocation(
+                function=plan.function(one.rank),
+                attempt=one.attempt,
+                handler=self.workload.handler,
+                payload=payload,
+                spec=spec,
             )
-        for invocation in invocations:
-            self.listener.invoked(plan, rank_of(invocation.function), invocation)
-        if invocations:
-            cast.platform.invoke_all(invocations)
+            self.listener.invoked(plan, one.rank, invocation)
+            yield invocation
 
     def _commit(self, step: int, parts: Sequence[CheckpointPart]) -> None:
         """Commit the checkpoint before `step`: first durably, then for all who go by it."""

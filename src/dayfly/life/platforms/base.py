@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -246,7 +246,7 @@ class Platform(Closing):
             RunFailed: the platform cannot start functions at all.
         """
 
-    def invoke_all(self, invocations: Sequence[Invocation]) -> None:
+    def invoke_all(self, invocations: Iterable[Invocation]) -> None:
         """Starts functions together, such as the workers of a generation.
 
         Returns as soon as the requests are taken. By default one is invoked after the other. A
@@ -256,7 +256,7 @@ class Platform(Closing):
         attempt.
 
         Args:
-            invocations: of different functions.
+            invocations: of different functions; each is made when it is asked for.
 
         Raises:
             ValueError, RequestError, RunFailed: as of `invoke`; some may have been started.

@@ -19,7 +19,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,10 +279,16 @@ class LocalPlatform(Platform):
 
         Raises also ValueError for a name or handler that cannot be.
         """
-        self.invoke_all([invocation])
+        self._start([invocation])
 
-    def invoke_all(self, invocations: Sequence[Invocation]) -> None:
-        """As `Platform.invoke_all`."""
+    def invoke_all(self, invocations: Iterable[Invocation]) -> None:
+        if self._invoking == Invoking():
+            super().invoke_all(invocations)
+        else:
+            self._start(tuple(invocations))
+
+    def _start(self, invocations: Sequence[Invocation]) -> None:
+        """Has functions started by the coordinator's calls, and by each other's."""
         how, until, calls = self._invoking, time.monotonic(), list[LocalCall]()
         for number, invocation in enumerate(invocations):
             names = [invocations[at].function for at in how.invoked_by(number, len(invocations))]
