@@ -6,6 +6,7 @@ import json
 import math
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.errors import WireError
-from dayfly.life.reports import Reporter, plain, read_reports
+from dayfly.life.reports import Reporter, packed, plain, read_reports, unpacked
 from dayfly.wire.channels.base import Channel, Namespace
 from dayfly.wire.channels.files import FileChannel
 from dayfly.wire.keys import COORDINATOR, Key
@@ -106,6 +107,24 @@ def test_a_report_tells_the_traffic_so_far(root: Path) -> None:
         assert sorted(first.traffic) == ["bytes_down", "bytes_up", "gets", "puts", "requests"]
         assert second.traffic["requests"] > first.traffic["requests"]
         assert second.traffic["bytes_up"] > first.traffic["bytes_up"]
+
+
+def test_a_report_of_many_steps_is_a_fraction_of_its_json() -> None:
+    steps = [{"kind": "step", "at": 1e9 + n / 7, "step": n, "loss": 1 / (n + 3)} for n in range(30)]
+    told = {"traffic": {"bytes_up": 5}, "records": steps}
+    assert unpacked(packed(told)) == told
+    assert len(packed(told)) < len(json.dumps(told)) / 2
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", packed({"a": 1})[:-1], zlib.compress(b"{")])
+def test_what_is_no_report_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError, match=f"a report of {len(data)} bytes is none"):
+        unpacked(data)
+
+
+def test_a_report_that_inflates_to_more_than_there_may_be_is_refused() -> None:
+    with pytest.raises(WireError, match="more than 1000 bytes"):
+        unpacked(packed({"records": "0" * 1000}), most_bytes=1000)
 
 
 def test_attempts_of_one_worker_do_not_hide_each_other(root: Path) -> None:

@@ -26,8 +26,8 @@ from dayfly.wire.keys import HEADER_BYTES
 #: Reports that each life sends at once: that it is level with its peers, its last checkpoint, and
 #: what is left at its end.
 _URGENT = 3
-#: Of what a report says of a step, about.
-_RECORD_BYTES = 500
+#: Of what a report says of a step, deflated, about.
+_RECORD_BYTES = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
