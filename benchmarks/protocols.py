@@ -1,13 +1,15 @@
 """`dayfly bench protocols`: what talking less costs and saves, by real training with several seeds.
 
-    lr    logistic regression over sparse rows: MLLess's filter beside none
-    svm   a linear SVM over the same rows, likewise
-    gpt   a small GPT over a slow link: local SGD and outer optimizers beside bsp
-    hap   FasDL's hybrid asynchronous protocol beside K-REDUCE and LambdaML's sums
+    lr            logistic regression over sparse rows: MLLess's filter beside none
+    svm           a linear SVM over the same rows, likewise
+    gpt           a small GPT over a slow link: local SGD and outer optimizers beside bsp
+    utilisation   computing's share of real runs over a slow link, with streaming and without
+    hap           FasDL's hybrid asynchronous protocol beside K-REDUCE and LambdaML's sums
 
 Runs of a seed have the same first weights, batches and order, and take equally many samples. The
 settings of a method were chosen with other seeds than those that are reported (`--choose`). Bytes
 and losses are of real runs and do not depend on the machine's load; seconds are in virtual time.
+`utilisation` has real seconds beside it: run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from rich.table import Table
 
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.machine import machine, machine_line
-from benchmarks.parts.protocols import gpt, hybrid, linear
+from benchmarks.parts.protocols import gpt, hybrid, linear, utilisation
 from benchmarks.parts.protocols.trained import Runs
 from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import framed
@@ -56,6 +58,7 @@ PARTS: Mapping[str, Part] = {
         for kind in linear.CHOSEN
     },
     "gpt": Part(gpt.measure, gpt.choose, gpt.table),
+    "utilisation": Part(utilisation.measure, utilisation.choose, utilisation.table),
     "hap": Part(hybrid.measure, hybrid.choose, hybrid.table),
 }
 _SEEDS, _CHOOSING_SEEDS = 5, 2

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.parts.predictions import AllReduce
-from benchmarks.parts.protocols import hybrid
+from benchmarks.parts.protocols import hybrid, utilisation
 from benchmarks.parts.protocols.beside import Link, Method, compare, tables
 from benchmarks.parts.protocols.trained import Runs, Task, Trained
 from benchmarks.parts.protocols.virtual import Exchange, step_s, streamed_s
@@ -160,10 +160,36 @@ def test_a_run_is_kept_and_not_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     keep = tmp_path / "kept.jsonl"
     first = Runs(keep, tmp_path, 2).train(task, 0, "", sync="local-sgd", k=20)
     assert (first.steps, len(first.losses)) == (52, 2)
+    times = zip(first.computed_s, first.stepping_s, strict=True)
+    assert all(0 < computed < stepping <= first.train_s for computed, stepping in times)
     assert 0 < first.up_bytes[0] < first.up_bytes[1] == first.bytes_up
     monkeypatch.setattr(Runs, "_train", lambda *_: pytest.fail("it is there"))
     assert Runs(keep, tmp_path, 2).train(task, 0, "", sync="local-sgd", k=20) == first
     assert scratch(tmp_path) == []
+
+
+def test_computing_has_more_of_the_time_the_less_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In virtual time; the shares of real runs are made up."""
+    asked: list[dict[str, float]] = []
+
+    def came(_: Method, __: Runs, seed: int, **capped: float) -> Trained:
+        asked.append(capped)
+        return replace(_came([1.0], 1), computed_s=[1.0, 2.0], stepping_s=[4.0, 4.0 + seed])
+
+    monkeypatch.setattr(Method, "train", came)
+    rows = utilisation.measure(Runs(None, tmp_path, 4), [0, 1])
+    plain, average, outer, streamed, rounded = (row["virtual"] for row in rows)
+    assert plain < average == outer < 0.65 < 0.95 < streamed < rounded < 1
+    step_s = utilisation.STEP_S / plain
+    down_s = 1.5 * 4e-6 * utilisation.PARAMETERS / 10  # parts of 3 others, and 3 sums
+    assert step_s == pytest.approx(utilisation.STEP_S + down_s + 4 * 0.02, rel=0.2)
+    assert (rows[0]["real"], rows[0]["real_min"], rows[0]["real_max"]) == (0.325, 0.25, 0.5)
+    assert asked[0] == {"uplink_mb_per_s": 10.0, "downlink_mb_per_s": 10.0, "latency_ms": 20.0}
+    page = io.StringIO()
+    Console(file=page, width=80).print(utilisation.table(rows, 4))
+    assert "…" not in page.getvalue(), "it fits into a terminal"
 
 
 def test_what_cannot_be_meant_is_refused_before_anything_runs(tmp_path: Path) -> None:

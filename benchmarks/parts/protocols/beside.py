@@ -78,14 +78,14 @@ class Method:
         return Streaming.of(self.settings.get("fragments"), self.settings.get("overlap"))
 
     def round_s(
-        self, runs: Runs, exchange: Exchange, came: Trained, compute_s: float, link: Link
+        self, runs: Runs, exchange: Exchange, rounds: int, compute_s: float, link: Link
     ) -> float:
         """Returns seconds of a round in virtual time; of a streamed one on average of an epoch.
 
         Args:
             runs: of the workers.
             exchange: of all that a round sums, with messages as they were.
-            came: of the run.
+            rounds: of an epoch.
             compute_s: of a worker, in a step.
             link: of each worker.
         """
@@ -95,17 +95,21 @@ class Method:
             return step_s([exchange, *rest], [self.k * compute_s] * runs.workers, **way)
         sizes = fragment_sizes(self.task.make(runs.scratch), self.streaming)
         fragments = [replace(exchange, length=length) for length in sizes]
-        rounds, left = divmod(came.steps, len(came.losses) * self.k)
-        assert not left, "an epoch has whole rounds"
         each = [compute_s] * runs.workers
         epoch_s = streamed_s(
             [*fragments, *rest], self.streaming, each, k=self.k, rounds=rounds, **way
         )
         return epoch_s / rounds
 
-    def train(self, runs: Runs, seed: int) -> Trained:
-        """Returns what a run came to."""
-        how = {"collective": _COLLECTIVE, **self.settings}
+    def train(self, runs: Runs, seed: int, **capped: float) -> Trained:
+        """Returns what a run came to.
+
+        Args:
+            runs: trains.
+            seed: of the run.
+            capped: settings of `dayfly.train` that limit links; none: nothing does.
+        """
+        how = {"collective": _COLLECTIVE, **self.settings, **capped}
         return runs.train(self.task, seed, self.name, **how)
 
 
@@ -181,7 +185,9 @@ def _way(
     rounds = share * came.steps / method.k
     down_bytes = came.bytes_down * up_bytes / came.bytes_up
     exchange = Exchange.measured(elements, runs.workers, rounds, up_bytes, down_bytes)
-    took = [method.round_s(runs, exchange, came, compute_s, link) for link in links]
+    of_epoch, left = divmod(came.steps, len(came.losses) * method.k)
+    assert method.streaming is None or not left, "an epoch has whole rounds"
+    took = [method.round_s(runs, exchange, of_epoch, compute_s, link) for link in links]
     return _Way(
         up_bytes=up_bytes / runs.workers,
         seconds=[rounds * one for one in took],

@@ -51,6 +51,8 @@ class Trained:
         requests: of all workers.
         train_s: from the first step to the end of the last validation, on this machine as it was.
         step_s: the median step, likewise.
+        computed_s: of each worker, what it computed in its steps, likewise.
+        stepping_s: of each worker, from its first step to the end of its last round, likewise.
     """
 
     losses: list[float]
@@ -63,6 +65,8 @@ class Trained:
     requests: int
     train_s: float
     step_s: float
+    computed_s: list[float] = field(default_factory=list)
+    stepping_s: list[float] = field(default_factory=list)
 
     @property
     def best(self) -> float:
@@ -202,6 +206,7 @@ class Runs:
         result, history = done.result, done.history
         ends = [result.steps * n // len(history) - 1 for n in range(1, len(history) + 1)]
         up_bytes = sum(_sent(done.directory, rank, ends) for rank in range(how["workers"]))
+        times = [_times(done.directory, rank) for rank in range(how["workers"])]
         shutil.rmtree(done.directory)
         return Trained(
             losses=[float(one["val_loss"]) for one in history],
@@ -216,6 +221,8 @@ class Runs:
             requests=result.requests,
             train_s=result.train_s or 0.0,
             step_s=result.step_s or 0.0,
+            computed_s=[computed for computed, _ in times],
+            stepping_s=[stepping for _, stepping in times],
         )
 
 
@@ -225,3 +232,12 @@ def _sent(directory: Path, rank: int, steps: Sequence[int]) -> NDArray[np.float6
     at = {one["step"]: one["at"] for one in found if one["kind"] == "step"}
     told = sorted((one["at"], one["bytes_up"]) for one in found if one["kind"] == "traffic")
     return np.interp([at[step] for step in steps], *zip(*told, strict=True))
+
+
+def _times(directory: Path, rank: int) -> tuple[float, float]:
+    """Seconds of computing, and from the first step to the end of the last round, of a worker."""
+    found = recorded.events(directory, f"worker-{rank}")
+    told = [one for one in found if one["kind"] in ("step", "round")]
+    spans = [span for one in told for span in one["spans"].get("compute", [])]
+    ends = [one["began"] + one.get("round_s", one.get("step_s", 0.0)) for one in told]
+    return sum(end - began for began, end in spans) / 1e3, max(ends) - told[0]["began"]
