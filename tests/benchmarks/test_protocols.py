@@ -176,13 +176,17 @@ def test_computing_has_more_of_the_time_the_less_is_waited_for(
 
     def came(_: Method, __: Runs, seed: int, **capped: float) -> Trained:
         asked.append(capped)
-        return replace(_came([1.0], 1), computed_s=[1.0, 2.0], stepping_s=[4.0, 4.0 + seed])
+        came = replace(_came([1.0], 1), computed_s=[1.0, 2.0], stepping_s=[4.0, 4.0 + seed])
+        return replace(came, steps=120)
 
     monkeypatch.setattr(Method, "train", came)
     rows = utilisation.measure(Runs(None, tmp_path, 4), [0, 1])
-    plain, average, outer, streamed, rounded = (row["virtual"] for row in rows)
+    by_name = {row["method"]: row["virtual"] for row in rows}
+    plain, average, outer, streamed, rounded = list(by_name.values())[:5]
     assert plain < average == outer < 0.65 < 0.95 < streamed < rounded < 1
+    assert [name for name in by_name if "gpt" in name] == ["gpt bsp", "gpt nesterov k 30 F 2 T 20"]
     step_s = utilisation.STEP_S / plain
+    assert rows[0]["virtual_step_s"] == step_s
     down_s = 1.5 * 4e-6 * utilisation.PARAMETERS / 10  # parts of 3 others, and 3 sums
     assert step_s == pytest.approx(utilisation.STEP_S + down_s + 4 * 0.02, rel=0.2)
     assert (rows[0]["real"], rows[0]["real_min"], rows[0]["real_max"]) == (0.325, 0.25, 0.5)

@@ -26,7 +26,7 @@ from dayfly.models import gpt, parameters_of
 
 Json = dict[str, Any]
 _WINDOW, _WIDTH, _LAYERS, _HEADS = 32, 48, 1, 4
-_BATCH, _STEPS_AN_EPOCH, _EPOCHS, _WARM_UP_STEPS = 64, 120, 20, 100
+BATCH, _STEPS_AN_EPOCH, _EPOCHS, _WARM_UP_STEPS = 64, 120, 20, 100
 _TRAIN_CHARACTERS, _VALIDATION_CHARACTERS = 3_000_000, 32_000
 PLAIN = "bsp"
 LINKS = (Link(mb_per_s=70.0, latency_ms=20.0), Link(mb_per_s=10.0, latency_ms=20.0))
@@ -61,7 +61,7 @@ class Letters(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
 def _data() -> tuple[Letters, Letters]:
     train, validation = standard_library()
     return (
-        Letters(beginning(train, _TRAIN_CHARACTERS), _STEPS_AN_EPOCH * _BATCH),
+        Letters(beginning(train, _TRAIN_CHARACTERS), _STEPS_AN_EPOCH * BATCH),
         Letters(beginning(validation, _VALIDATION_CHARACTERS), None),
     )
 
@@ -93,6 +93,11 @@ def _model() -> nn.Module:
     )
 
 
+def parameters() -> int:
+    """Returns how many it has."""
+    return parameters_of(_model())
+
+
 def _job(rate: float, scratch: Path) -> Job:
     return Job(
         model=_model,
@@ -102,7 +107,7 @@ def _job(rate: float, scratch: Path) -> Job:
         scheduler=_cosine,
         scheduler_every="step",
         clip_norm=1.0,
-        batch_size=_BATCH,
+        batch_size=BATCH,
         epochs=_EPOCHS,
     )
 
@@ -118,7 +123,7 @@ def task(rate: float) -> Task:
     facts = {
         "model": [_WINDOW, _WIDTH, _LAYERS, _HEADS],
         "characters": [_TRAIN_CHARACTERS, _VALIDATION_CHARACTERS],
-        "steps": [_BATCH, _STEPS_AN_EPOCH, _EPOCHS],
+        "steps": [BATCH, _STEPS_AN_EPOCH, _EPOCHS],
         "rate": rate,
     }
     return Task(name="gpt", facts=facts, make=partial(_job, rate), batch=_batch)
@@ -134,7 +139,7 @@ def _local(name: str, rate: float, k: int, **settings: Any) -> Method:
 
 #: Chosen by `choose`, with other seeds than those that are reported. F: fragments; T: overlap.
 _RATE = 1e-2
-_CHOSEN = (
+CHOSEN = (
     _method(PLAIN, _RATE),
     _local("average k 30", _RATE, 30),
     _local("nesterov k 30", _RATE, 30, **_NESTEROV),
@@ -164,7 +169,7 @@ def _choices() -> list[Method]:
 
 def measure(runs: Runs, seeds: Sequence[int]) -> list[Json]:
     """bsp, and what was chosen beside it."""
-    return _rows(runs, seeds, _CHOSEN[0], _CHOSEN[1:])
+    return _rows(runs, seeds, CHOSEN[0], CHOSEN[1:])
 
 
 def choose(runs: Runs, seeds: Sequence[int]) -> list[Json]:
@@ -176,14 +181,14 @@ def table(rows: Sequence[Mapping[str, Any]], workers: int) -> Table:
     """For a person."""
     heading = (
         f"GPT of {rows[0]['parameters']} parameters, {workers} workers, {_EPOCHS} epochs of "
-        f"{_STEPS_AN_EPOCH} steps of {_BATCH} windows; medians and extremes of "
+        f"{_STEPS_AN_EPOCH} steps of {BATCH} windows; medians and extremes of "
         f"{rows[0]['seeds']} seeds"
     )
     return framed(heading, *tables(list(map(dict, rows)), PLAIN, LINKS))
 
 
 def _rows(runs: Runs, seeds: Sequence[int], plain: Method, others: Sequence[Method]) -> list[Json]:
-    compute_s = plain.task.pass_s(runs.scratch, _BATCH // runs.workers)
-    parameters = parameters_of(_model())
-    found = compare(runs, plain, [plain, *others], seeds, parameters, compute_s, LINKS)
-    return [{"parameters": parameters, "compute_ms": 1e3 * compute_s, **row} for row in found]
+    compute_s = plain.task.pass_s(runs.scratch, BATCH // runs.workers)
+    elements = parameters()
+    found = compare(runs, plain, [plain, *others], seeds, elements, compute_s, LINKS)
+    return [{"parameters": elements, "compute_ms": 1e3 * compute_s, **row} for row in found]

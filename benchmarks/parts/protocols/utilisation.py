@@ -2,14 +2,15 @@
 
 Real runs at the link's rate and latency stand beside virtual time. Computing is imitated: a layer
 waits for as long as a step is to compute. So the share does not depend on how fast the machine's
-cores are; messages, sums, codecs and the outer optimizer are real, and wait for each other.
+cores are; messages, sums, codecs and the outer optimizer are real, and wait for each other. Beside
+it is an epoch of the small GPT, which computes.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
 
+from benchmarks.parts.protocols import gpt
 from benchmarks.parts.protocols.beside import Link, Method
 from benchmarks.parts.protocols.trained import Runs, Task
 from benchmarks.parts.protocols.virtual import Exchange
@@ -36,6 +38,7 @@ _LAYERS, _WIDTH, _CLASSES = 16, 400, 10
 PARAMETERS = (_LAYERS - 1) * _WIDTH * (_WIDTH + 1) + (_WIDTH + 1) * _CLASSES
 _SAMPLES_EACH, _K = 4, 10
 _OUTER = {"outer": "nesterov", "outer_lr": 0.7, "outer_momentum": 0.9}
+_STREAMED = {**_OUTER, "fragments": 8, "overlap": 2}
 #: Elements of a codec's form in which a scale of a block is whole.
 _BLOCKS = 1 << 12
 
@@ -85,88 +88,114 @@ def task(workers: int, steps: int) -> Task:
     return Task(name="utilisation", facts=facts, make=partial(_job, workers, steps), batch=_rows)
 
 
-def _methods(workers: int) -> list[Method]:
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """What is measured.
+
+    Args:
+        method: over the link.
+        length: elements of what it sums.
+        compute_s: of a worker, in a step.
+    """
+
+    method: Method
+    length: int
+    compute_s: float
+
+    def step_s(self, runs: Runs, steps: int) -> float:
+        """Returns seconds a step in virtual time, with messages as long as the codec makes them.
+
+        Args:
+            runs: of the workers.
+            steps: of the run, which is one epoch.
+        """
+        form = (
+            CODECS[self.method.settings["compress"]]().form(_BLOCKS) if self.method.rests else None
+        )
+        each = 4.0 if form is None else form[1][0] / _BLOCKS
+        exchange = Exchange(length=self.length, contribution=each, total=each)
+        rounds = steps // self.method.k
+        return self.method.round_s(runs, exchange, rounds, self.compute_s, LINK) / self.method.k
+
+
+def _imitated(workers: int, name: str, steps: int, **settings: Any) -> _Case:
+    method = Method(name=name, task=task(workers, steps), settings=settings)
+    return _Case(method=method, length=PARAMETERS, compute_s=STEP_S)
+
+
+def _cases(runs: Runs) -> list[_Case]:
     """With as many steps as make some 20 seconds."""
-
-    def method(name: str, steps: int, **settings: Any) -> Method:
-        return Method(name=name, task=task(workers, steps), settings=settings)
-
     local = {"sync": "local-sgd", "k": _K}
-    diloco = {**local, **_OUTER}
-    streamed = {**diloco, "fragments": 8, "overlap": 2}
-    return [
-        method("bsp", 8),
-        method("average k 10", 4 * _K, **local),
-        method("nesterov k 10", 4 * _K, **diloco),
-        method("nesterov k 10 F 8 T 2", 8 * _K, **streamed),
-        method("nesterov k 10 F 8 T 2 int8", 8 * _K, **streamed, compress="int8"),
+    diloco, streamed = {**local, **_OUTER}, {**local, **_STREAMED}
+    made = [
+        _imitated(runs.workers, "bsp", 8),
+        _imitated(runs.workers, "average k 10", 4 * _K, **local),
+        _imitated(runs.workers, "nesterov k 10", 4 * _K, **diloco),
+        _imitated(runs.workers, "nesterov k 10 F 8 T 2", 8 * _K, **streamed),
+        _imitated(runs.workers, "the same int8", 8 * _K, **streamed, compress="int8"),
     ]
+    for one in gpt.CHOSEN:
+        if one.name == gpt.PLAIN or one.streaming is not None:
+            method = replace(one, name=f"gpt {one.name}", settings={**one.settings, "epochs": 1})
+            compute_s = one.task.pass_s(runs.scratch, gpt.BATCH // runs.workers)
+            made.append(_Case(method=method, length=gpt.parameters(), compute_s=compute_s))
+    return made
 
 
 def measure(runs: Runs, seeds: Sequence[int]) -> list[Json]:
     """A row a method: its share in virtual time, and of a real run of each seed."""
-    return [_row(runs, seeds, method) for method in _methods(runs.workers)]
+    return [_row(runs, seeds, case) for case in _cases(runs)]
 
 
 def choose(runs: Runs, seeds: Sequence[int]) -> list[Json]:
-    """The last but one of `measure` with other fragments and overlaps."""
-    streamed = _methods(runs.workers)[-2]
-    tried = [
-        replace(
-            streamed,
-            name=f"nesterov k {_K} F {fragments} T {overlap}",
-            settings={**streamed.settings, "fragments": fragments, "overlap": overlap},
-        )
-        for fragments in (4, 8)
-        for overlap in (1, 2, 4)
-    ]
-    return [_row(runs, seeds, method) for method in tried]
+    """Fragments and overlaps."""
+    tried = []
+    for fragments in (4, 8):
+        for overlap in (1, 2, 4):
+            how = {**_STREAMED, "fragments": fragments, "overlap": overlap}
+            name = f"nesterov k {_K} F {fragments} T {overlap}"
+            tried.append(_imitated(runs.workers, name, 8 * _K, sync="local-sgd", k=_K, **how))
+    return [_row(runs, seeds, case) for case in tried]
 
 
-def virtual(runs: Runs, method: Method) -> float:
-    """Returns computing's share in virtual time, with messages as long as its codec makes them."""
-    steps = method.task.facts["steps"]
-    form = CODECS[method.settings["compress"]]().form(_BLOCKS) if method.rests else None
-    each = 4.0 if form is None else form[1][0] / _BLOCKS
-    exchange = Exchange(length=PARAMETERS, contribution=each, total=each)
-    round_s = method.round_s(runs, exchange, steps // method.k, STEP_S, LINK)
-    return method.k * STEP_S / round_s
-
-
-def _row(runs: Runs, seeds: Sequence[int], method: Method) -> Json:
+def _row(runs: Runs, seeds: Sequence[int], case: _Case) -> Json:
     capped = {
         "uplink_mb_per_s": LINK.mb_per_s,
         "downlink_mb_per_s": LINK.mb_per_s,
         "latency_ms": LINK.latency_ms,
     }
-    came = [method.train(runs, seed, **capped) for seed in seeds]
+    came = [case.method.train(runs, seed, **capped) for seed in seeds]
+    steps = came[0].steps
     shares = [
         computed / stepping
         for one in came
         for computed, stepping in zip(one.computed_s, one.stepping_s, strict=True)
     ]
+    virtual_s = case.step_s(runs, steps)
     return {
-        "method": method.name,
+        "method": case.method.name,
         "seeds": len(seeds),
-        "steps": came[0].steps,
-        "virtual": virtual(runs, method),
+        "steps": steps,
+        "virtual_step_s": virtual_s,
+        "virtual": case.compute_s / virtual_s,
+        **spread("step_s", [max(one.stepping_s) / steps for one in came]),
         **spread("real", shares),
-        "steps_s": [max(one.stepping_s) / one.steps for one in came],
     }
 
 
 def table(rows: Sequence[Mapping[str, Any]], workers: int) -> Table:
     """For a person."""
-    found = columns(["method"], ["steps", "s a step", "virtual, %", "real, %", "least to most"])
+    step = columns(["method"], ["steps", "ms a step", "virtual", "computing", "", "virtual"])
     for row in rows:
         real = {f"real{end}": 100 * row[f"real{end}"] for end in ("", "_min", "_max")}
-        step_s = number(min(row["steps_s"]), 2)
-        cells = [row["method"], str(row["steps"]), step_s, number(100 * row["virtual"], 1)]
-        found.add_row(*cells, *shown(real, "real", 1))
+        cells = [str(row["steps"]), number(1e3 * row["step_s"], 0)]
+        cells += [number(1e3 * row["virtual_step_s"], 0), *shown(real, "real", 1)]
+        step.add_row(row["method"], *cells, number(100 * row["virtual"], 1))
     return framed(
         f"{4e-6 * PARAMETERS:.1f} MB of parameters, {workers} workers that compute for "
-        f"{STEP_S:g} s a step, at {LINK.mb_per_s:g} MB/s and {LINK.latency_ms:g} ms a request",
-        found,
-        "computing's share of the time from the first step to the end of the last round, of the "
-        f"workers of {rows[0]['seeds']} runs",
+        f"{STEP_S:g} s a step, at {LINK.mb_per_s:g} MB/s and {LINK.latency_ms:g} ms a request; "
+        "gpt: an epoch of the small one",
+        step,
+        "computing: its share, in %, of the time from a worker's first step to the end of its last "
+        f"round, and least to most of the workers of {rows[0]['seeds']} runs",
     )
