@@ -136,7 +136,8 @@ def _cases(runs: Runs) -> list[_Case]:
     ]
     for one in gpt.CHOSEN:
         if one.name == gpt.PLAIN or one.streaming is not None:
-            method = replace(one, name=f"gpt {one.name}", settings={**one.settings, "epochs": 1})
+            name = f"gpt {one.name.removeprefix('nesterov ')}"
+            method = replace(one, name=name, settings={**one.settings, "epochs": 1})
             compute_s = one.task.pass_s(runs.scratch, gpt.BATCH // runs.workers)
             made.append(_Case(method=method, length=gpt.parameters(), compute_s=compute_s))
     return made
@@ -185,7 +186,7 @@ def _row(runs: Runs, seeds: Sequence[int], case: _Case) -> Json:
 
 def table(rows: Sequence[Mapping[str, Any]], workers: int) -> Table:
     """For a person."""
-    step = columns(["method"], ["steps", "ms a step", "virtual", "computing", "", "virtual"])
+    step = columns(["method"], ["steps", "step", "virtual", "share", "", "virtual"])
     for row in rows:
         real = {f"real{end}": 100 * row[f"real{end}"] for end in ("", "_min", "_max")}
         cells = [str(row["steps"]), number(1e3 * row["step_s"], 0)]
@@ -196,6 +197,6 @@ def table(rows: Sequence[Mapping[str, Any]], workers: int) -> Table:
         f"{STEP_S:g} s a step, at {LINK.mb_per_s:g} MB/s and {LINK.latency_ms:g} ms a request; "
         "gpt: an epoch of the small one",
         step,
-        "computing: its share, in %, of the time from a worker's first step to the end of its last "
-        f"round, and least to most of the workers of {rows[0]['seeds']} runs",
+        "step: in ms; share: of computing, in %, in the time from a worker's first step to the end "
+        f"of its last round, and least to most of all workers of {rows[0]['seeds']} runs",
     )
