@@ -138,8 +138,8 @@ def _local(name: str, rate: float, k: int, **settings: Any) -> Method:
 
 
 #: Chosen by `choose`, with other seeds than those that are reported. F: fragments; T: overlap.
-#: Learning rates are of the inner optimizer: of bsp, and of workers that step alone.
-_RATE, _ALONE_RATE = 2e-2, 1e-2
+#: Learning rates are of the inner optimizer: of bsp, of workers that step alone, and of those whose moves travel in part.
+_RATE, _ALONE_RATE, _SPARSE_RATE = 2e-2, 1e-2, 3e-2
 CHOSEN = (
     _method(PLAIN, _RATE),
     _local("average k 30", _ALONE_RATE, 30),
@@ -147,7 +147,7 @@ CHOSEN = (
     _local("nesterov k 30 F 2 T 20", _ALONE_RATE, 30, **_NESTEROV, fragments=2, overlap=20),
     _local("nesterov k 30 int8", _ALONE_RATE, 30, **_NESTEROV, compress="int8"),
     _local("nesterov k 30 int4", _ALONE_RATE, 30, **_NESTEROV, compress="int4"),
-    _local("sparseloco k 15 topk:0.1", _ALONE_RATE, 15, **_SPARSELOCO, compress="topk:0.1"),
+    _local("sparseloco k 10 topk:0.1", _SPARSE_RATE, 10, **_SPARSELOCO, compress="topk:0.1"),
 )
 
 
@@ -158,9 +158,16 @@ def _choices() -> list[Method]:
         how = {**_DILOCO, "outer_momentum": momentum, "compress": "int4"}
         made.append(_local(f"nesterov {momentum:g} int4 k 30 rate {rate:g}", rate, 30, **how))
     made.append(_local("average k 30", _ALONE_RATE, 30))
-    for outer, k in ((_SPARSELOCO, 15), (_NESTEROV, 15)):
-        name = f"{outer['outer']} topk:0.1 k {k}"
-        made.append(_local(name, _ALONE_RATE, k, **outer, compress="topk:0.1"))
+    milder = {**_DILOCO, "outer_momentum": 0.5}
+    for outer, rate, k in (
+        (_SPARSELOCO, 1e-2, 15),
+        (_SPARSELOCO, 5e-2, 15),
+        (_SPARSELOCO, 3e-2, 10),
+        (milder, 2e-2, 10),
+        (_NESTEROV, 1e-2, 15),
+    ):
+        name = f"{outer['outer']} {outer['outer_momentum']:g} topk:0.1 k {k} rate {rate:g}"
+        made.append(_local(name, rate, k, **outer, compress="topk:0.1"))
     return made
 
 

@@ -38,7 +38,7 @@ _LAYERS, _WIDTH, _CLASSES = 16, 400, 10
 PARAMETERS = (_LAYERS - 1) * _WIDTH * (_WIDTH + 1) + (_WIDTH + 1) * _CLASSES
 _SAMPLES_EACH, _K = 4, 10
 _OUTER = {"outer": "nesterov", "outer_lr": 0.7, "outer_momentum": 0.9}
-_STREAMED = {**_OUTER, "fragments": 8, "overlap": 2}
+_STREAMED = {**_OUTER, "fragments": 8, "overlap": 4}
 #: Elements of a codec's form in which a scale of a block is whole.
 _BLOCKS = 1 << 12
 
@@ -131,7 +131,7 @@ def _cases(runs: Runs) -> list[_Case]:
         _imitated(runs.workers, "bsp", 8),
         _imitated(runs.workers, "average k 10", 4 * _K, **local),
         _imitated(runs.workers, "nesterov k 10", 4 * _K, **diloco),
-        _imitated(runs.workers, "nesterov k 10 F 8 T 2", 8 * _K, **streamed),
+        _imitated(runs.workers, "nesterov k 10 F 8 T 4", 8 * _K, **streamed),
         _imitated(runs.workers, "the same int8", 8 * _K, **streamed, compress="int8"),
     ]
     for one in gpt.CHOSEN:
