@@ -8,7 +8,8 @@
 
 Runs of a seed have the same first weights, batches and order, and take equally many samples. The
 settings of a method were chosen with other seeds than those that are reported (`--choose`). Bytes
-and losses are of real runs and do not depend on the machine's load; seconds are in virtual time.
+and losses are of real runs; losses do not depend on the machine's load, and bytes hardly; seconds
+are in virtual time.
 `utilisation` has real seconds beside it: run it on a quiet machine.
 """
 

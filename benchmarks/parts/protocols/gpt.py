@@ -138,7 +138,8 @@ def _local(name: str, rate: float, k: int, **settings: Any) -> Method:
 
 
 #: Chosen by `choose`, with other seeds than those that are reported. F: fragments; T: overlap.
-#: Learning rates are of the inner optimizer: of bsp, of workers that step alone, and of those whose moves travel in part.
+#: Learning rates of the inner optimizer: of bsp, of workers that step alone, and of those whose
+#: moves travel in part.
 _RATE, _ALONE_RATE, _SPARSE_RATE = 2e-2, 1e-2, 3e-2
 CHOSEN = (
     _method(PLAIN, _RATE),
@@ -153,7 +154,7 @@ CHOSEN = (
 
 def _choices() -> list[Method]:
     """What is tried: learning rates of bsp, then outer momentum, rates and ks of the others."""
-    made = [_method(f"bsp rate {rate:g}", rate) for rate in (1e-2, 2e-2)]
+    made = [_method(f"bsp rate {rate:g}", rate) for rate in (1e-2, 2e-2, 4e-2)]
     for momentum, rate in ((0.5, 1e-2), (0.8, 1e-2), (0.9, 1e-2), (0.8, 2e-2)):
         how = {**_DILOCO, "outer_momentum": momentum, "compress": "int4"}
         made.append(_local(f"nesterov {momentum:g} int4 k 30 rate {rate:g}", rate, 30, **how))
