@@ -5,12 +5,13 @@
     gpt           a small GPT over a slow link: local SGD and outer optimizers beside bsp
     utilisation   computing's share of real runs over a slow link, with streaming and without
     hap           FasDL's hybrid asynchronous protocol beside K-REDUCE and LambdaML's sums
+    fasdl         the same where computing is as long as summing, with unequal shares, two stores
+    caps          steps of those under the caps, measured by turns, beside their predictions
 
 Runs of a seed have the same first weights, batches and order, and take equally many samples. The
 settings of a method were chosen with other seeds than those that are reported (`--choose`). Bytes
 and losses are of real runs; losses do not depend on the machine's load, and bytes hardly; seconds
-are in virtual time.
-`utilisation` has real seconds beside it: run it on a quiet machine.
+are in virtual time. `utilisation` and `caps` measure real seconds: run them on a quiet machine.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rich.table import Table
 
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.machine import machine, machine_line
-from benchmarks.parts.protocols import gpt, hybrid, linear, utilisation
+from benchmarks.parts.protocols import capped, fasdl, gpt, hybrid, linear, utilisation
 from benchmarks.parts.protocols.trained import Runs
 from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import framed
@@ -40,12 +41,12 @@ class Part:
 
     Args:
         measure: rows of these runs and seeds.
-        choose: rows of the settings to choose from.
+        choose: rows of the settings to choose from; None: there are none.
         table: of rows and the number of workers, for a person.
     """
 
     measure: Callable[[Runs, Sequence[int]], list[dict[str, Any]]]
-    choose: Callable[[Runs, Sequence[int]], list[dict[str, Any]]]
+    choose: Callable[[Runs, Sequence[int]], list[dict[str, Any]]] | None
     table: Callable[[list[dict[str, Any]], int], Table]
 
 
@@ -61,6 +62,8 @@ PARTS: Mapping[str, Part] = {
     "gpt": Part(gpt.measure, gpt.choose, gpt.table),
     "utilisation": Part(utilisation.measure, utilisation.choose, utilisation.table),
     "hap": Part(hybrid.measure, hybrid.choose, hybrid.table),
+    "fasdl": Part(fasdl.measure, fasdl.choose, fasdl.table),
+    "caps": Part(capped.measure, None, capped.table),
 }
 _SEEDS, _CHOOSING_SEEDS = 5, 2
 #: The first seed that settings are chosen with.
@@ -76,8 +79,9 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     with Session.open() as session:
         runs = Runs(asked.keep, scratch_of(session), asked.workers)
         for name in asked.only or PARTS:
-            part = PARTS[name]
-            parts[name] = (part.choose if asked.choose else part.measure)(runs, seeds)
+            rows_of = PARTS[name].choose if asked.choose else PARTS[name].measure
+            if rows_of is not None:
+                parts[name] = rows_of(runs, seeds)
     return {
         "machine": on_what,
         "workers": asked.workers,
@@ -118,6 +122,8 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         raise RequestError(f"--seeds {asked.seeds}: give 1 or more")
     if not 0 <= asked.first_seed < CHOOSING:
         raise RequestError(f"--first-seed {asked.first_seed}: give 0 to {CHOOSING - 1}")
+    if asked.choose and any(PARTS[name].choose is None for name in asked.only or ()):
+        raise RequestError("--choose: caps has no settings to choose from; leave it out of --only")
     if asked.keep is not None and not asked.keep.resolve().parent.is_dir():
         raise RequestError(f"--keep {asked.keep}: there is no such directory; make it")
     return asked

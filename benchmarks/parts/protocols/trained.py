@@ -186,6 +186,9 @@ class Runs:
             seed: of the run.
             named: what people call these settings.
             settings: of `dayfly.train`.
+
+        Raises:
+            RequestError: only kept runs are asked for, and it is none.
         """
         how = {"workers": self.workers, **settings}
         of = {"task": task.name, **task.facts, "seed": seed, **how}
