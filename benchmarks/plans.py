@@ -5,15 +5,18 @@
     shards     Hydrozoa's, cut models over direct links
     merged     both, with layers merged: every cut between merged layers
     schedules  both, by fill-drain and by 1F1B, with the memory of each
+    mixed      the same over a store, with different replicas for each stage
     servers    types and numbers of servers as the store of whole models
     vcpus      vCPUs sold apart from memory, of whole models
     gpus       shares of a GPU, of whole and of cut models
     places     functions, containers, machines and spot machines at once
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
     methods    the same with training methods and batch sizes, which take different samples
+    streams    the same of outer gradients that are streamed, and compressed
+    hap        the same of hybrid asynchronous workers, with the batches of both roles
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
-dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last two,
+dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last four,
 planner and enumeration have the same equations, and share no search. Of whole models the planner
 proposes by closed forms and predicts what is within their error of the front; so `missed` counts
 plans that are better than all that it shows by more than `--error`. `worst` is the largest such
@@ -40,6 +43,7 @@ from benchmarks.parts import plan_time
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.enumerated import (
     gpus,
+    hap,
     k_reduce,
     methods,
     places,
@@ -97,6 +101,12 @@ def _schedules(chance: Random) -> _Both:
     return choose(*each).front, chain.from_iterable(map(stages.every_point, each))
 
 
+def _mixed(chance: Random) -> _Both:
+    problem = problems.mixed(chance)
+    each = [replace(problem, schedule=name) for name in ORDERS]
+    return choose(*each).front, chain.from_iterable(map(stages.every_point, each))
+
+
 def _servers(chance: Random) -> _Both:
     problem = problems.servers(chance)
     return servers.chosen(problem), servers.every_plan(problem)
@@ -128,6 +138,16 @@ def _methods(chance: Random) -> _Both:
     return methods.chosen(problem), methods.every_plan(problem)
 
 
+def _streams(chance: Random) -> _Both:
+    problem = methods.streamed_problem(chance)
+    return methods.chosen(problem), methods.every_plan(problem)
+
+
+def _hap(chance: Random) -> _Both:
+    problem = hap.random_problem(chance)
+    return hap.chosen(problem), hap.every_plan(problem)
+
+
 #: By name: of a chance what the planner shows and every plan, and the share of `--plans`.
 PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "k-reduce": (_k_reduce, 0.4),
@@ -135,13 +155,18 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "shards": (_shards, 0.199),
     "merged": (_merged, 0.2),
     "schedules": (_schedules, 0.4),
+    "mixed": (_mixed, 0.4),
     "servers": (_servers, 0.2),
     "vcpus": (_vcpus, 0.12),
     "gpus": (_gpus, 0.22),
     "places": (_places, 0.2),
     "whole": (_whole, 0.001),
     "methods": (_methods, 0.001),
+    "streams": (_streams, 0.001),
+    "hap": (_hap, 0.001),
 }
+#: Those whose plans are judged by predictions.
+PREDICTED = ("whole", "methods", "streams", "hap")
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:
@@ -169,7 +194,7 @@ def table(result: Mapping[str, Any]) -> Table:
 
 def _compared(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     make, share = PLANNERS[name]
-    error = asked.error if name in ("whole", "methods") else 0.0
+    error = asked.error if name in PREDICTED else 0.0
     row = {"planner": name, "problems": 0, "plans": 0, "missed": 0, "dominated": 0, "worst": 0.0}
     chance, last = Random(f"{asked.seed} {name}"), time.monotonic()
     while row["plans"] < share * asked.plans:

@@ -22,8 +22,9 @@ def test_what_is_missed_and_what_is_dominated() -> None:
     assert plans.compare(slow, every, 0.0)[:2] == (1, 1)
 
 
-#: Of methods tests/runs/test_variants.py says in the suite what counts; all plans take minutes.
-_SLOW = {"methods": pytest.mark.slow}
+#: Of methods tests/runs/test_variants.py says in the suite what counts, and of hap
+#: tests/choose/test_k_reduce.py; all plans take minutes.
+_SLOW = dict.fromkeys(("methods", "streams", "hap"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ _SLOW = {"methods": pytest.mark.slow}
 )
 def test_planners_show_what_trying_every_plan_finds(planner: str) -> None:
     _, share = plans.PLANNERS[planner]
-    many = 100 if planner in ("whole", "methods") else 500
+    many = 100 if planner in plans.PREDICTED else 500
     (row,) = plans.run(["--only", planner, "--plans", str(round(many / share))])["rows"]
     assert row["plans"] >= many
     assert (row["missed"], row["dominated"]) == (0, 0)

@@ -86,7 +86,10 @@ def test_a_plan_takes_what_closed_forms_predict(
 
 @pytest.mark.parametrize(
     "name",
-    ["local-sgd:4", "local-sgd:epoch", "nesterov:3+int8", "nesterov:5+topk:0.01", "bsp+int8"],
+    [
+        *("local-sgd:4", "local-sgd:epoch", "nesterov:3+int8", "nesterov:5+topk:0.01", "bsp+int8"),
+        *("nesterov:4+fragments=2+overlap=2", "nesterov:epoch+fragments=3+overlap=2+int8"),
+    ],
 )
 def test_other_methods_take_what_closed_forms_predict(name: str) -> None:
     """And not less than the least. An epoch's last round is shorter: 11 steps are no rounds of 3;
@@ -100,9 +103,16 @@ def test_other_methods_take_what_closed_forms_predict(name: str) -> None:
         s, usd = least_run(asked, memory_mib, made.size(memory_mib), workers, 0.0)
         assert s <= point.seconds * (1 + 1e-9)
         assert usd <= point.usd * (1 + 1e-9)
-    of_method = {key: value for key, value in method.settings.items() if key != "k"}
     for point in plan_data_parallel(asked).points:
-        c = replace(configuration(point.plan), epochs=2, k=method.round_steps, **of_method)
+        c = replace(
+            configuration(point.plan),
+            epochs=2,
+            sync=method.sync,
+            k=method.round_steps,
+            outer=method.outer,
+            compress=method.compress,
+            streaming=method.streaming,
+        )
         said = predict(made, c, LAMBDA, S3, most_simulated=1)
         assert point.seconds == pytest.approx(said.run_s, rel=0.02)
         assert point.usd == pytest.approx(said.cost_usd, rel=0.03)

@@ -10,8 +10,8 @@ from benchmarks.parts.enumerated.k_reduce import every_plan
 from hypothesis import HealthCheck, assume, event, given, settings
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Front
-from dayfly.planning.choose.k_reduce import plan_k_reduce
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.k_reduce import near_k_reduce, plan_k_reduce
 from dayfly.planning.choose.k_reduce_bounds import Array, _bounds
 from dayfly.planning.choose.k_reduce_problem import KReducePlan, KReduceProblem, Rounds, Tables
 from dayfly.planning.profile import Affine
@@ -39,6 +39,26 @@ def test_equal_to_trying_every_plan(p: KReduceProblem) -> None:
     assert_is_the_front(found, p)
     within = [point.plan for point in found.points if point.plan.others_samples]
     event(f"points {min(9, len(found.points))}, with others {bool(within)}")
+
+
+def test_plans_near_the_front_are_all_that_its_equations_may_be_wrong_about() -> None:
+    """Of those at the ends of B^n: here where both roles take as long, and all that may be."""
+    p = problem(size(), workers=(2, 3, 4), most_global_samples=120)
+    front, near = plan_k_reduce(p), near_k_reduce(p, 0.1, 10_000)
+    assert {point.plan for point in front.points} < {point.plan for point in near}
+    plans = {plan: (seconds, usd) for seconds, usd, plan in every_plan(p)}
+    for point in near:
+        assert (point.seconds, point.usd) == pytest.approx(plans[point.plan], rel=1e-9)
+    assert len({point.plan for point in near}) == len(near)
+    assert set(front.near(near, 0.1, 10_000)) == set(near)
+    assert len(near_k_reduce(p, 0.1, 3)) == 3
+    ends = {}
+    for plan, (seconds, usd) in plans.items():
+        alike = plan.workers, plan.aggregators, plan.aggregators_samples, plan.memory_mib
+        ends.setdefault(alike, []).append((plan.others_samples, Point(seconds, usd, plan)))
+    outer = [one for each in ends.values() for _, one in (min(each), max(each))]
+    kept = {point.plan for point in near}
+    assert {one.plan for one in front.near(outer, 0.1, 10_000)} <= kept
 
 
 def test_a_plan_between_both_ends() -> None:

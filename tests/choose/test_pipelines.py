@@ -12,8 +12,16 @@ from hypothesis.strategies import floats
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.problem import LayerBytes, MemoryOption, StagesOverStore
-from dayfly.wire.pipelines.orders import ONE_F_ONE_B
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import (
+    LayerBytes,
+    MemoryOption,
+    StagesOverStore,
+    memory_bytes,
+)
+from dayfly.wire.pipelines.flow import Flow
+from dayfly.wire.pipelines.orders import ONE_F_ONE_B, ORDERS
+from dayfly.wire.pipelines.step import Layout
 from tests.choose.engines import EVERY_ENGINE, searching
 from tests.choose.pipelines_by_hand import assert_is_the_front, random_problem, store_problems
 
@@ -122,6 +130,47 @@ def test_functions_are_smaller_by_1f1b() -> None:
     assert (half.seconds, half.usd / whole.usd) == (whole.seconds, 3 / 8)
     assert found.points == (whole, half), "whether it takes as long, virtual time knows"
     assert str(half.plan).endswith("1 replica, 4 micro-batches by 1f1b")
+
+
+@pytest.mark.parametrize("replicas", [(2, 1), (1, 2), (4, 3, 1), (1, 4, 2), (3, 3), (12, 1)])
+@pytest.mark.parametrize("schedule", list(ORDERS))
+def test_stages_hold_the_micro_batches_that_a_run_holds(
+    replicas: tuple[int, ...], schedule: str
+) -> None:
+    """By 1F1B those of whole waves, which are the larger the more replicas another stage has."""
+    stages = len(replicas)
+    layer = LayerBytes(
+        parameter_bytes=0.0, activation_bytes=1.0, output_bytes=0.0, gradient_bytes=0.0
+    )
+    option = MemoryOption(
+        memory_mib=1,
+        forward_s=(1.0,) * stages,
+        backward_s=(1.0,) * stages,
+        bytes_per_s=1.0,
+        base_bytes=0.0,
+        usd_per_s=1.0,
+    )
+    problem = StagesOverStore(
+        layers=(layer,) * stages,
+        options=(option,),
+        degrees=(1, 2, 3, 4, 12),
+        micro_batches=12,
+        mixed=True,
+        schedule=schedule,
+    )
+    plan = PipelinePlan(
+        layers=stages,
+        starts=tuple(range(1, stages)),
+        options=(0,) * stages,
+        memory_mib=(1,) * stages,
+        replicas=replicas,
+        micro_batches=12,
+        collective="pipelined",
+        schedule=schedule,
+    )
+    flow = Flow(Layout(stages, replicas), 12 // max(replicas))
+    held = [flow.held(stage, schedule) for stage in range(stages)]
+    assert list(memory_bytes(problem, plan)) == held
 
 
 def test_replicas_of_their_own_are_never_worse() -> None:

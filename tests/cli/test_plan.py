@@ -202,6 +202,13 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
             "--most-batch-size 512: the batch is chosen of bsp and hap",
         ),
         (["--efficiency", "bsp=1.3"], "all is compared with that"),
+        (["--fragments", "2"], "--fragments 2 is of no method of --sync: outer gradients are"),
+        (
+            ["--sync", "bsp,nesterov:8", "--fragments", "none,x"],
+            "--fragments 'x' is no list of whole numbers",
+        ),
+        (["--sync", "nesterov:8", "--overlap", "8"], "--overlap 8 must be less than --k 8"),
+        (["--compress", "none,gzip"], "--compress gzip is of no method of --sync"),
         (["--micro-batches", "x"], "--micro-batches 'x' is no list of whole numbers"),
         (["--time-limit", "0"], "--time-limit 0: give seconds above 0"),
         (["--flops-per-vcpu", "38.5"], "--flops-per-vcpu is for a job on a platform of the"),

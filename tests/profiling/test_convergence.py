@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+import dayfly
 from dayfly.cli.convergence_flags import convergence_asked
 from dayfly.errors import RequestError, RunFailed
+from dayfly.planning.efficiency import Convergence, Efficiency, SeedCurve
 from dayfly.planning.short_runs import epochs_to
 from dayfly.runs.profiling import convergence as measuring
-from dayfly.runs.profiling.convergence import ConvergenceQuery, convergence
+from dayfly.runs.profiling import measuring as measuring_module
+from dayfly.runs.profiling.convergence import ConvergenceFailed, convergence
+from dayfly.runs.profiling.convergence_query import ConvergenceQuery
 from dayfly.specs.methods import BSP, Method
+from tests.planning.by_hand import layer, profile, size
 from tests.profiling.jobs import job, samples
 
 LOCAL = Method.parse("local-sgd:4")
@@ -103,10 +109,16 @@ def by_steps(optimizer: torch.optim.Optimizer) -> object:
         ("bsp@128,nesterov:8+fragments=8", {}, r"fragments=8@64, up to 3 epochs: .*layers"),
         ("local-sgd:8+job", {}, "the job has none: give it outer_optimizer="),
         ("bsp@64", {"scheduler": by_steps, "scheduler_every": "step", "epochs": 2}, ""),
+        ("local-sgd:8", {"scheduler": by_steps, "scheduler_every": "step", "epochs": 2}, ""),
         (
             "local-sgd:8",
+            {"scheduler": by_steps, "scheduler_every": "step", "epochs": 3},
+            r"bsp@64, up to 3 epochs: the job's scheduler fails after step 53",
+        ),
+        (
+            "local-sgd:8@16",
             {"scheduler": by_steps, "scheduler_every": "step", "epochs": 2},
-            r"local-sgd:8@64, up to 6 epochs: the job's scheduler fails after step 5\d",
+            r"local-sgd:8@16, up to 1 epochs: the job's scheduler fails after step 53",
         ),
         ("bsp", {"data": lambda: (samples(), None)}, "validation Dataset is a NoneType"),
     ],
@@ -120,6 +132,14 @@ def test_runs_that_cannot_be_are_refused_before_the_first(
         return
     with pytest.raises(RequestError, match=why):
         asked.check(job(**changes))
+
+
+def test_a_schedule_made_for_its_steps_ends_short_runs() -> None:
+    """52 steps are 2 epochs of 26 steps, and 4 of 13."""
+    asked, made = ConvergenceQuery.parse("bsp"), job(scheduler=by_steps, scheduler_every="step")
+    of_two = replace(made, epochs=2)
+    assert [asked.most_epochs(of_two, batch, 1618) for batch in (64, 128, 256)] == [2, 4, 6]
+    assert asked.most_epochs(job(), 64, 1618) == 3 * job().epochs
 
 
 def test_a_method_whose_run_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +158,50 @@ def test_a_method_whose_run_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -
     found = convergence(job(), 1618, asked)
     assert [one.name for one in found.measured] == ["bsp@64", "bsp@128"]
     assert found.left_out == {"local-sgd:4@64": "a short run failed: out of memory"}
+
+
+def test_what_was_measured_is_not_lost_where_bsp_reaches_no_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = profile([layer("a", 1000)], size(1, 1024))
+    monkeypatch.setattr(measuring_module, "profile", lambda *args, **more: known)
+    monkeypatch.setattr(measuring._Bench, "losses", lambda *args: [None])
+    with pytest.raises(ConvergenceFailed, match="was NaN or infinite") as failed:
+        dayfly.profile(job(), convergence="bsp@128", progress=False)
+    assert failed.value.profile == known
+
+
+def test_short_runs_are_not_made_again_for_the_same_question() -> None:
+    asked = ConvergenceQuery.parse("bsp@128,local-sgd:4", seeds=2, epochs=4)
+    found = Convergence(
+        batch_size=64,
+        epochs=4,
+        target_loss=0.5,
+        most_epochs=12,
+        measured=tuple(
+            Efficiency(
+                method=name,
+                batch_size=batch,
+                samples=1.0,
+                how="measured",
+                workers=4,
+                curves=tuple(SeedCurve(seed=seed, losses=(1.0,), epochs=4.0) for seed in (0, 1)),
+            )
+            for name, batch in (("bsp", 64), ("bsp", 128))
+        ),
+        left_out={"local-sgd:4@64": "out of memory"},
+    )
+    assert asked.answered_by(found, job(), 1618)
+    others: list[tuple[ConvergenceQuery, dict[str, object]]] = [
+        (replace(asked, epochs=5), {}),
+        (replace(asked, seeds=3), {}),
+        (replace(asked, workers=2), {}),
+        (ConvergenceQuery.parse("bsp@256", seeds=2, epochs=4), {}),
+        (asked, {"seed": 1}),
+        (asked, {"batch_size": 32}),
+    ]
+    assert not any(one.answered_by(found, job(**changes), 1618) for one, changes in others)
+    assert not asked.answered_by(None, job(), 1618)
 
 
 def test_flags_of_short_runs_need_them() -> None:

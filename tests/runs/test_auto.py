@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,20 @@ import pytest
 from torch import nn
 
 import dayfly
+from dayfly.catalogue.metering import FunctionUse
 from dayfly.errors import RequestError
 from dayfly.life.platforms.base import Ended, Invocation, Outcome
 from dayfly.planning.conditions import Conditions
+from dayfly.planning.efficiency import Convergence, Efficiency, SeedCurve
 from dayfly.runs import auto
-from dayfly.runs.auto import alternatives, auto_plan
+from dayfly.runs.auto import alternatives, auto_plan, by_auto_plan, query_of
 from dayfly.runs.choosing.query import Goal
 from dayfly.runs.profiling import measuring
+from dayfly.runs.profiling.convergence_query import ConvergenceQuery
 from dayfly.runs.report.reading import rebill
 from dayfly.runs.shipping import load_job_file
 from dayfly.specs.functions import FunctionSpec
+from dayfly.specs.methods import Method
 from tests.planning.by_hand import layer, profile, size
 from tests.runs import small
 
@@ -59,7 +64,12 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int,
 
 
 def choose(
-    directory: Path, notes: list[str], goal: Goal | None = None, epochs: int = 15, **given: Any
+    directory: Path,
+    notes: list[str],
+    goal: Goal | None = None,
+    epochs: int = 15,
+    more: Mapping[str, Any] | None = None,
+    **given: Any,
 ) -> Any:
     job = replace(load_job_file(directory / "digits.py"), epochs=epochs)
     return auto_plan(
@@ -69,6 +79,7 @@ def choose(
         {"imitate": "aws-lambda", **given},
         goal or Goal(),
         notes.append,
+        **(more or {}),
     )
 
 
@@ -152,7 +163,16 @@ def test_from_python_and_what_measuring_cost_is_on_the_bill(
     assert again.bill["by_kind"]["profiling"] == again.bill["profiling_s"] == 0.0
 
 
-@pytest.mark.parametrize("goal", [{"objective": "cost"}, {"deadline_s": 9.0}, {"budget_usd": 1.0}])
+@pytest.mark.parametrize(
+    "goal",
+    [
+        {"objective": "cost"},
+        {"deadline_s": 9.0},
+        {"budget_usd": 1.0},
+        {"efficiency": ("@128=1.1",)},
+        {"convergence": "bsp"},
+    ],
+)
 def test_goals_are_for_a_plan_that_is_chosen(goal: dict[str, Any], data: Path) -> None:
     with pytest.raises(RequestError, match='add plan="auto"'):
         dayfly.train(small.job(data), **goal)
@@ -197,6 +217,133 @@ def test_goals(job: Path, measured: list[tuple[int, ...]]) -> None:
 def test_at_most_so_many_workers(job: Path, measured: list[tuple[int, ...]]) -> None:
     found = choose(job, [], Goal(objective="time"), workers=2).choice
     assert max(point.plan.candidate.settings.workers for point in found.front.points) <= 2
+
+
+def ways(found: Any) -> set[str]:
+    """Methods of all plans that were proposed."""
+    points = (*found.choice.front.points, *found.choice.others)
+    plans = (getattr(point.plan, "candidate", point.plan) for point in points)
+    return {str(Method.of(one.settings)) for one in plans}
+
+
+def test_methods_are_chosen_among_as_dayfly_plan_does(
+    job: Path, measured: list[tuple[int, ...]]
+) -> None:
+    given = {"workers": 3, "sync": "bsp,hap,local-sgd:4"}
+    found = choose(job, [], more={"efficiencies": ("local-sgd:4=2",)}, **given)
+    assert {"bsp", "hap:1", "local-sgd:4"} <= ways(found)
+    points = (*found.choice.front.points, *found.choice.others)
+    plans = [getattr(point.plan, "candidate", point.plan) for point in points]
+    assert {one.wanted.epochs for one in plans if one.settings.sync == "local-sgd"} == {30}
+    assert {one.wanted.epochs for one in plans if one.settings.sync == "bsp"} == {15}
+
+
+@pytest.mark.parametrize(
+    ("given", "methods"),
+    [
+        ({}, "bsp"),
+        ({"sync": "local-sgd", "k": 8}, "local-sgd:8"),
+        ({"sync": "local-sgd", "k": 8, "outer": "nesterov", "outer_lr": 0.5}, None),
+        ({"sync": "hap", "aggregators": 2}, "hap:2"),
+        ({"sync": "bsp", "aggregators": 2}, "bsp"),
+        ({"sync": "nesterov:8", "fragments": 2, "compress": "int8"}, None),
+    ],
+)
+def test_settings_of_a_run_are_its_method(given: dict[str, Any], methods: str | None) -> None:
+    names = [str(one) for one in query_of(small.job(Path()), given, Goal()).ways]
+    streamed = "nesterov:8+fragments=2+int8", "nesterov:8+outer-lr=0.5"
+    assert names == [methods] if methods else names[0] in streamed
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"sync": "bsp,local-sgd:8", "k": 4}, "--k beside --sync bsp,local-sgd:8: say it in the"),
+        ({"sync": "bps"}, "there is no training method 'bps'"),
+        ({"fragments": 2}, "--fragments 2 is of no method of --sync"),
+    ],
+)
+def test_methods_that_cannot_be_are_refused_before_anything_is_measured(
+    given: dict[str, Any], why: str, job: Path, measured: list[tuple[int, ...]]
+) -> None:
+    with pytest.raises(RequestError, match=why):
+        choose(job, [], **given)
+    assert measured == []
+
+
+def test_an_outer_optimizer_of_the_jobs_own_is_not_planned(data: Path) -> None:
+    own = small.job(data, outer_optimizer=small.sgd)
+    with pytest.raises(RequestError, match="job's own cannot be planned"):
+        query_of(own, {"sync": "local-sgd", "k": 2}, Goal())
+    with pytest.raises(RequestError, match="--sync bsp takes none"):
+        query_of(own, {}, Goal())
+
+
+def test_convergence_is_measured_once_and_outlasts_a_profile(
+    job: Path, measured: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ConvergenceQuery.parse("bsp@128,local-sgd:4")
+    runs: list[int] = []
+
+    def short(job: Any, samples: int, asked: ConvergenceQuery, **more: Any) -> Convergence:
+        runs.append(job.epochs)
+        more["heard"](FunctionUse(memory_mib=1769, init_s=0.0, run_s=3.0))
+        curves = tuple(SeedCurve(seed=at, losses=(1.0,), epochs=15.0) for at in range(3))
+        return Convergence(
+            batch_size=job.batch_size,
+            epochs=job.epochs,
+            target_loss=0.5,
+            most_epochs=45,
+            measured=tuple(
+                Efficiency(
+                    method=name,
+                    batch_size=job.batch_size,
+                    samples=samples,
+                    how="measured",
+                    workers=4,
+                    curves=curves,
+                )
+                for name, samples in (("bsp", 1.0), ("local-sgd:4", 2.0))
+            ),
+            left_out={"bsp@128": "no time"},
+            took_s=7.0,
+        )
+
+    monkeypatch.setattr(auto, "convergence", short)
+    more = {"short": asked}
+    first = choose(job, [], more=more, workers=4, sync="bsp,local-sgd:4")
+    assert (len(measured), runs, first.used[-1].run_s) == (1, [15], 3.0)
+    points = (*first.choice.front.points, *first.choice.others)
+    plans = [getattr(point.plan, "candidate", point.plan) for point in points]
+    assert {one.wanted.epochs for one in plans if one.settings.sync == "local-sgd"} == {30}
+    again = choose(job, [], more=more, workers=4, sync="bsp,local-sgd:4")
+    assert (len(measured), runs, again.used) == (1, [15], ())
+    monkeypatch.setattr(auto, "pace_s", lambda: 0.02)
+    choose(job, [], more=more, workers=4, sync="bsp,local-sgd:4")
+    assert (len(measured), runs) == (2, [15]), "what was learnt depends on no machine"
+    choose(job, [], epochs=2, more=more, workers=4, sync="bsp,local-sgd:4")
+    assert (len(measured), runs) == (2, [15, 2]), "it is of another number of epochs"
+
+
+def test_a_run_has_the_plans_method_and_epochs(job: Path, measured: list[tuple[int, ...]]) -> None:
+    """Flags said what to choose among, and are nothing to override the plan with."""
+    notes: list[str] = []
+    given = {"imitate": "aws-lambda", "workers": 3, "sync": "local-sgd", "k": 4}
+    whole = replace(load_job_file(job / "digits.py"), epochs=10)
+    made, settings, found = by_auto_plan(
+        whole,
+        "digits",
+        job,
+        {"epochs": 10, "batch_size": None},
+        given,
+        Goal(objective="time"),
+        notes.append,
+        efficiencies=("local-sgd:4=1.5",),
+    )
+    assert (settings.sync, settings.k, made.epochs) == ("local-sgd", 4, 15)
+    assert settings.workers == found.plan.settings["workers"]
+    assert any("local-sgd:4@128: 15 epochs for 10 of bsp" in note for note in notes)
+    assert any(note.endswith("x 1.5 samples") for note in notes)
 
 
 def test_an_objective_chooses_by_itself() -> None:

@@ -118,6 +118,16 @@ def test_the_log_holds_fewer_rounds_of_more_exchanges(
     assert log_rounds(asked, url, channel_plan(asked, url, sums), sums) == rounds
 
 
+def test_fragments_that_the_log_has_no_room_for_are_refused() -> None:
+    """64 sums of a worker have room, and 81 are of each of two rounds that may be under way."""
+    asked = Settings(
+        workers=2, sync="local-sgd", k=80, outer="nesterov", fragments=80, log_budget_mib=1
+    )
+    sums, url = RoundBytes.of_sums(17_472, 2), "file:///dev/shm/dayfly-none"
+    with pytest.raises(dayfly.RequestError, match=r"64 sums .* have 162: raise --log-budget"):
+        log_rounds(asked, url, channel_plan(asked, url, sums), sums)
+
+
 def deep() -> nn.Module:
     """A million parameters: 4 MB of gradients a step."""
     return nn.Sequential(

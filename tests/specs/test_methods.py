@@ -6,7 +6,7 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.runs.settings import Settings
-from dayfly.specs.methods import BSP, Method, method_and_batch
+from dayfly.specs.methods import BSP, Method, crossed, method_and_batch
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,63 @@ def test_a_batch_size_behind_it() -> None:
 def test_what_names_no_method_is_refused(name: str, why: str) -> None:
     with pytest.raises(RequestError, match="(?s)" + why.replace("'", ".")):
         method_and_batch(name)
+
+
+@pytest.mark.parametrize(
+    ("names", "axes", "made"),
+    [
+        ("bsp", {}, "bsp"),
+        (
+            "bsp,nesterov:15",
+            {"fragments": (2, 4), "overlap": (5,)},
+            "bsp,nesterov:15+fragments=2+overlap=5,nesterov:15+fragments=4+overlap=5",
+        ),
+        (
+            "nesterov:8",
+            {"fragments": (None, 2), "overlap": (0, 1)},
+            "nesterov:8,nesterov:8+fragments=2+overlap=0,nesterov:8+fragments=2+overlap=1",
+        ),
+        ("nesterov:8+fragments=4", {"fragments": (4,)}, "nesterov:8+fragments=4"),
+        (
+            "nesterov:8+fragments=4,nesterov:3",
+            {"fragments": (2,)},
+            "nesterov:8+fragments=4,nesterov:3+fragments=2",
+        ),
+        # More fragments than steps of a round, for one of the two.
+        (
+            "nesterov:3,nesterov:8",
+            {"fragments": (2, 4)},
+            "nesterov:3+fragments=2,nesterov:8+fragments=2,nesterov:8+fragments=4",
+        ),
+        (
+            "bsp,local-sgd:8,bsp+int8",
+            {"compress": ("none", "int4")},
+            "bsp,bsp+int4,local-sgd:8,bsp+int8",
+        ),
+        ("nesterov:8", {"overlap": (2,)}, "nesterov:8+overlap=2"),
+    ],
+)
+def test_methods_are_crossed_with_what_they_can_have(
+    names: str, axes: dict[str, tuple[object, ...]], made: str
+) -> None:
+    methods = [Method.parse(name) for name in names.split(",")]
+    assert ",".join(map(str, crossed(methods, axes))) == made
+
+
+@pytest.mark.parametrize(
+    ("names", "axes", "why"),
+    [
+        ("bsp,local-sgd:8", {"fragments": (2,)}, "--fragments 2 is of no method.*add nesterov:20"),
+        ("nesterov:3", {"fragments": (2, 4)}, "--fragments 4 .*more than the 3 steps"),
+        ("nesterov:4", {"overlap": (4,)}, "nesterov:4: --overlap 4 must be less than --k 4"),
+        ("bsp,local-sgd:8", {"compress": ("int8",)}, "local-sgd:8: .*cannot have --compress int8"),
+        ("bsp", {"compress": ("gzip",)}, "gzip"),
+        ("nesterov:8+fragments=4", {"fragments": (2,)}, "--fragments 2 is of no method"),
+        ("nesterov:8", {"fragments": (None,), "overlap": (2,)}, "--overlap 2 is of no method"),
+    ],
+)
+def test_values_that_no_method_can_have_are_refused(
+    names: str, axes: dict[str, tuple[object, ...]], why: str
+) -> None:
+    with pytest.raises(RequestError, match=why):
+        crossed([Method.parse(name) for name in names.split(",")], axes)

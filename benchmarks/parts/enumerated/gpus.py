@@ -27,7 +27,7 @@ from dayfly.planning.configuration import Configuration
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import gpu_peak_mib
 from dayfly.planning.profile import Affine, Profile
-from dayfly.runs.choosing.candidates import front_by_kind
+from dayfly.runs.choosing.candidates import near_by_kind
 
 #: Where GPUs are sold in parts, and whole.
 _PLATFORMS = ("alibaba-fc-t4", "azure-containers-k80", "cloud-run-l4")
@@ -86,7 +86,7 @@ def chosen(problem: GpusProblem) -> Front[Any]:
         return Front.of(all_data_parallel(_whole(problem, _WORKERS, _MICRO_BATCHES)))
     return Front.of(
         point
-        for _, point in front_by_kind(
+        for _, point in near_by_kind(
             problem.profile, lambda kind: choose(*_cut(problem, kind)).front.points
         )
     )

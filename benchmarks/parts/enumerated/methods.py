@@ -7,7 +7,7 @@ so a problem is several of `whole`, and the judge is the prediction of each with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -22,7 +22,7 @@ from dayfly.runs.choosing.choice import choice_of
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.whole_models import collectives_with
-from dayfly.specs.methods import BSP, Method
+from dayfly.specs.methods import BSP, EPOCH, Method, crossed
 from dayfly.wire.collectives import K_REDUCE
 
 #: Functions of a plan, at most.
@@ -54,16 +54,36 @@ class MethodsProblem:
 
 def random_problem(chance: Random) -> MethodsProblem:
     """Of two or three methods at two batch sizes; some take as many samples as bsp, some more."""
+    return _problem(chance, [str(BSP), *chance.sample(_METHODS, chance.randint(1, 2))])
+
+
+def streamed_problem(chance: Random) -> MethodsProblem:
+    """Of outer gradients that are streamed in several ways, and compressed in two."""
+    k = chance.choice((2, 3, 5, 8, EPOCH))
+    named = Method.parse(f"{chance.choice(('nesterov', 'momentum'))}:{k}")
+    most = k if isinstance(k, int) else 4
+    axes = {
+        "fragments": [None, *chance.sample(range(1, min(most, 4) + 1), 2)],
+        "overlap": chance.sample(range(most), 2),
+        "compress": chance.sample(("none", "bf16", "int8", "int4", "topk:0.05"), 2),
+    }
+    every = crossed([named], axes)
+    return _problem(chance, list(map(str, chance.sample(every, 3))), batches=1)
+
+
+def _problem(chance: Random, methods: Sequence[str], batches: int = 2) -> MethodsProblem:
+    """Of these at one batch size, or two."""
     made = replace(problems.job(chance), listed=False, epochs=chance.randint(1, 6))
     made = replace(made, host=problems.host(chance))
     batch = made.batch_size or 1
-    methods = [str(BSP), *chance.sample(_METHODS, chance.randint(1, 2))]
     samples = {
         (name, size): chance.choice((0.8, 1.05, chance.uniform(1.1, 3.0)))
-        for size in (batch, chance.choice((2, 4)) * batch)
+        for size in (batch, chance.choice((2, 4)) * batch)[:batches]
         for name in methods
     }
-    return MethodsProblem(profile=made, samples=samples | {(str(BSP), batch): 1.0})
+    if str(BSP) in methods:
+        samples[str(BSP), batch] = 1.0
+    return MethodsProblem(profile=made, samples=samples)
 
 
 def chosen(problem: MethodsProblem) -> Front[object]:
@@ -99,6 +119,7 @@ def _all(problem: MethodsProblem, target: Target) -> Iterator[Configuration]:
                             sync=method.sync,
                             k=method.round_steps,
                             outer=method.outer,
+                            streaming=method.streaming,
                             compress=method.compress,
                             collective=summed,
                             aggregators=k,

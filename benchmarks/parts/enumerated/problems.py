@@ -51,6 +51,21 @@ def stages(chance: Random) -> StagesOverStore:
     )
 
 
+def mixed(chance: Random) -> StagesOverStore:
+    """The same with different replicas for each stage: 2 to 4 layers, 2 memory sizes; often such
+    that a stage cannot hold all micro-batches."""
+    count = chance.randint(2, 4)
+    made = stages(chance)
+    return replace(
+        made,
+        layers=_layers(chance, count),
+        options=_options(chance, count, 2),
+        degrees=(1, 2, chance.choice((3, 4))),
+        micro_batches=chance.choice((4, 12)),
+        mixed=True,
+    )
+
+
 def shards(chance: Random) -> StagesOverLinks:
     """Hydrozoa's: 6 to 13 layers, one container, up to 12 of them."""
     count = chance.randint(6, 13)

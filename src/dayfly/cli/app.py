@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import dayfly
+from dayfly.cli.convergence_flags import OF_AUTO, convergence_asked
 from dayfly.cli.flag import Flag, option
 from dayfly.cli.flags import (
     AsJson,
@@ -100,7 +101,7 @@ def demo(run_dir: RunDir = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-@takes(*FUNCTION_FLAGS, *TRAINING_FLAGS)
+@takes(*FUNCTION_FLAGS, *TRAINING_FLAGS, **OF_AUTO)
 def train(
     context: typer.Context,
     job_file: Annotated[
@@ -190,13 +191,21 @@ def train(
             )
         code, carried, profiling = job_file.resolve().parent, None, None
         if str(plan) == AUTO:
-            from dayfly.cli.choosing import goal_of
+            from dayfly.cli.choosing import goal_of, names_of
             from dayfly.runs.auto import by_auto_plan
 
-            job = overridden(load_job_file(job_file), **of_the_job)
-            goal = goal_of(context.params)
+            flags = context.params
+            short = convergence_asked({name: flags[name] for name in OF_AUTO})
             job, checked, found = by_auto_plan(
-                job, job_file.stem, code, of_the_job, given, goal, display.note
+                overridden(load_job_file(job_file), **of_the_job),
+                job_file.stem,
+                code,
+                of_the_job,
+                given,
+                goal_of(flags),
+                display.note,
+                efficiencies=names_of(flags["efficiency"]),
+                short=None if short is None else short.within(given.get("workers")),
             )
             carried, profiling = found.plan, found.used
         elif plan is None:

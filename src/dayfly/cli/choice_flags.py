@@ -61,6 +61,25 @@ CHOICE: Mapping[str, Flag] = {
         "bsp",
         metavar="METHOD,METHOD,...",
     ),
+    "fragments": Flag(
+        str,
+        "Of methods with an outer optimizer: parts in which outer gradients are streamed, to "
+        "choose among; none: all at once, at a round's end.",
+        "as the methods' names have it",
+        metavar="F,F,...",
+    ),
+    "overlap": Flag(
+        str,
+        "Inner steps after which the sum of a fragment is applied, to choose among.",
+        "1",
+        metavar="T,T,...",
+    ),
+    "compress": Flag(
+        str,
+        "Compressions to choose among, each with each method that can have it.",
+        "as the methods' names have it",
+        metavar="none|bf16|int8|int4|topk:FRACTION|...,...",
+    ),
     "batch_size": Flag(
         str,
         "Samples a step, all workers', to choose among; each with as many epochs as come to the "

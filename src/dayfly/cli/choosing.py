@@ -38,6 +38,8 @@ from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_job, ta
 from dayfly.runs.plans import write_plan
 
 LOCAL = "local"
+#: Of `--fragments`: all is exchanged at a round's end.
+NO_FRAGMENTS = "none"
 _MEASURING = ("imitate", "quick")
 
 
@@ -107,9 +109,12 @@ def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
     if flags["batch_size"] is not None:
         sizes = numbers("--batch-size", flags["batch_size"], "256,512")
         given |= {"batch_size": sizes[0]} if len(sizes) == 1 else {"batch_sizes": sizes}
-    for flag, name in (("sync", "methods"), ("efficiency", "efficiencies")):
+    for flag, name in (
+        *(("sync", "methods"), ("efficiency", "efficiencies"), ("compress", "compress")),
+        *(("fragments", "fragments"), ("overlap", "overlap")),
+    ):
         if flags[flag] is not None:
-            given[name] = tuple(one.strip() for one in flags[flag].split(","))
+            given[name] = _listed(flag, flags[flag])
     if flags["memory"] is not None:
         given["memory_mib"] = numbers("--memory", flags["memory"], "1024,3072")
     if flags["micro_batches"] is not None:
@@ -127,6 +132,17 @@ def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
     from dayfly.runs.choosing.reaching import reaching  # it reads runs, which others do not need
 
     return reaching(asked, flags["curve"])
+
+
+def _listed(flag: str, text: str) -> tuple[Any, ...]:
+    """Values of an axis of methods. Raises RequestError for what is no list."""
+    if flag == "overlap":
+        return numbers("--overlap", text, "5,10")
+    words = names_of(text)
+    if flag == "fragments":
+        each = (None if one == NO_FRAGMENTS else numbers(f"--{flag}", one, "2,4") for one in words)
+        return tuple(None if one is None else one[0] for one in each)
+    return words
 
 
 def goal_of(flags: Mapping[str, Any]) -> Goal:
@@ -151,7 +167,7 @@ def _targets(
 ) -> tuple[Target, ...]:
     own = own_catalogue(flags["own"])
     known = Catalogue(Path(own).expanduser() if own is not None else None)
-    platforms, stores = _names(flags["platform"]), _names(flags["store"])
+    platforms, stores = names_of(flags["platform"]), names_of(flags["store"])
     assumed = {
         name: [value * unit for value in _floats(f"--{flag}", flags[flag], "1,2")]
         for flag, (name, unit) in ASSUMED.items()
@@ -247,8 +263,9 @@ def _measured(job: Any, file: Path, flags: Mapping[str, Any], asked: PlanQuery) 
     )
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    return () if text is None else tuple(text.split(","))
+def names_of(text: str | None) -> tuple[str, ...]:
+    """Returns words with commas between; none: nothing was given."""
+    return () if text is None else tuple(one.strip() for one in text.split(","))
 
 
 def _floats(flag: str, text: str, such_as: str) -> list[float]:

@@ -24,7 +24,7 @@ def show_convergence(found: Convergence, console: Console) -> None:
             one.method,
             str(one.batch_size),
             f"{one.reached} of {len(one.curves)}",
-            _epochs(one, found.most_epochs),
+            _epochs(one),
             f"x {one.samples:.3g}" if one.samples is not None else f"> x {one.low or 1:.3g}",
             "" if one.high is None else f"{one.low:.3g} to {one.high:.3g}",
         )
@@ -33,9 +33,11 @@ def show_convergence(found: Convergence, console: Console) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _epochs(one: Efficiency, most: int) -> str:
+def _epochs(one: Efficiency) -> str:
     known = [curve.epochs for curve in one.curves if curve.epochs is not None]
-    return f"{sum(known) / len(known):.3g}" if one.samples is not None else f"> {most}"
+    if one.samples is not None:
+        return f"{sum(known) / len(known):.3g}"
+    return f"> {min(len(curve.losses) for curve in one.curves if curve.epochs is None)}"
 
 
 def lines(found: Convergence) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dayfly.cli.choice_flags import CHOICE
 from dayfly.cli.flag import Flag
 from dayfly.cli.values import seconds_of
 from dayfly.errors import RequestError
 
 if TYPE_CHECKING:
-    from dayfly.runs.profiling.convergence import ConvergenceQuery
+    from dayfly.runs.profiling.convergence_query import ConvergenceQuery
 
 #: By parameter; those beside the first are nothing without it.
 CONVERGENCE: Mapping[str, Flag] = {
@@ -43,6 +45,16 @@ CONVERGENCE: Mapping[str, Flag] = {
 }
 
 
+#: Those of a plan that `dayfly train --plan auto` chooses.
+OF_AUTO: Mapping[str, Flag] = {
+    name: replace(flag, help=f"With --plan auto: {flag.help[0].lower()}{flag.help[1:]}")
+    for name, flag in (
+        ("efficiency", CHOICE["efficiency"]),
+        *((name, CONVERGENCE[name]) for name in ("convergence", "seeds", "tolerance")),
+    )
+}
+
+
 def convergence_asked(flags: Mapping[str, Any]) -> ConvergenceQuery | None:
     """Returns what the flags ask for; None: nothing is to be measured.
 
@@ -60,7 +72,7 @@ def convergence_asked(flags: Mapping[str, Any]) -> ConvergenceQuery | None:
             raise RequestError(f"{typed} is for short runs: add --convergence bsp, or leave it out")
         return None
     # What trains takes long to import, and other profiles do without.
-    from dayfly.runs.profiling.convergence import ConvergenceQuery
+    from dayfly.runs.profiling.convergence_query import ConvergenceQuery
 
     time = given.get("short_time")
     return ConvergenceQuery.parse(

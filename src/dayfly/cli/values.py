@@ -84,7 +84,7 @@ def seconds_of(flag: str, text: str) -> float:
 
 
 #: Flags that say which plan `--plan auto` chooses.
-GOALS = "objective", "deadline", "budget"
+GOALS = "objective", "deadline", "budget", "efficiency", "convergence", "seeds", "tolerance"
 
 
 def check_goals(plan: Path | None, flags: Mapping[str, Any]) -> None:

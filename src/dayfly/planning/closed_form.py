@@ -44,7 +44,7 @@ from dayfly.planning.configuration import (
     stage_size,
 )
 from dayfly.planning.function_times import slowest
-from dayfly.planning.local_rounds import reduced_at_s
+from dayfly.planning.local_rounds import SumTimes, reduced_at_s
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together, volume
@@ -79,7 +79,8 @@ def many_step(
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
         overhead_s = len(batches) * apply_s + size.step_s.value
         overhead_s += sum(data_parallel.copying_s(size, c, averaged))
-        reduced_s = reduced_at_s(c, compute_s, apply_s, len(batches), summed)
+        sums = [SumTimes(one.seconds, one.carried_s, one.busiest_s) for one in summed]
+        reduced_s = reduced_at_s(c, compute_s, apply_s, len(batches), sums)
     else:
         buffer = data_parallel.flat_of(profile, c)
         last = len(buffer.buckets) - 1

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayfly.catalogue.metering import StoreTraffic
+from dayfly.elementwise import most
 from dayfly.planning import data_parallel
 from dayfly.planning.configuration import ITEM_BYTES, Configuration, stage_size
 from dayfly.planning.function_times import straggling
@@ -23,7 +24,6 @@ from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server
 from dayfly.planning.timing import Steps, moved_by, timed
 from dayfly.specs.streaming import Streaming
-from dayfly.wire.collectives.cost import Cost
 from dayfly.wire.streams import Rank, Stream
 
 #: Rounds that are gone through; the first does not count, as no sum is under way at its beginning.
@@ -51,25 +51,64 @@ def local_round(
     return timed(several, _ROUNDS, lambda number: number in beside, means.shared), moved
 
 
-def reduced_at_s(
-    c: Configuration, compute_s: float, apply_s: float, steps: int, sums: Sequence[Cost]
-) -> float:
-    """Returns when a round's sums are there, in seconds, by closed forms.
+@dataclass(frozen=True, slots=True)
+class SumTimes:
+    """What a sum takes by itself, as `wire.collectives.cost.Cost` has it; elementwise.
 
-    A sum is waited for as far as it takes longer than the steps beside it, and all of them share
-    the link.
+    Attributes:
+        seconds: from its beginning to its end.
+        carried_s: of that, without latencies.
+        busiest_s: of that, in which the busier direction of a link carries it.
+    """
+
+    seconds: float
+    carried_s: float
+    busiest_s: float
+
+
+def reduced_at_s(
+    c: Configuration, compute_s: float, apply_s: float, steps: int, sums: Sequence[SumTimes]
+) -> float:
+    """Returns when a round's passes are done and its sums are applied, in seconds, by closed forms;
+    elementwise in seconds.
+
+    Without fragments sums come one after another, after all steps. Those of fragments begin when
+    they are taken; their bytes go one after another over one link, while one's latencies are
+    another's transfers. They are waited for where they are applied.
 
     Args:
         c: what runs.
         compute_s: of all inner steps.
         apply_s: of the optimizer in one of them.
         steps: how many there are.
-        sums: each by itself.
+        sums: in the order in which they are taken.
     """
-    beside = 0 if c.streaming is None else c.streaming.overlap
-    beside_s = beside * (compute_s / steps + apply_s)
-    late_s = sum(max(0.0, one.seconds - beside_s) for one in sums)
-    return max(compute_s + late_s, sum(one.seconds for one in sums))
+    if c.streaming is None:
+        return compute_s + sum(one.seconds for one in sums)
+    step_s = compute_s / steps + apply_s
+    line = course(c.streaming, len(sums), steps, closes=_closes(c, steps))
+    now_s = link_s = began_s = 0.0
+    done_s: dict[tuple[int, int], float] = {}
+    for number in range(_ROUNDS):
+        if number == 1:
+            began_s = now_s
+        for event in line:
+            if isinstance(event, Inner):
+                now_s = now_s + len(event.steps) * step_s
+            elif isinstance(event, Take):
+                one, begin_s = sums[event.exchange], most(now_s, link_s)
+                done = most(now_s + one.seconds, begin_s + one.carried_s)
+                done_s[number, event.exchange] = done
+                link_s = begin_s + one.busiest_s
+            else:
+                came_s = done_s.get((number - event.rounds_ago, event.exchange), now_s)
+                now_s = most(now_s, came_s)
+    return (now_s - began_s) / (_ROUNDS - 1) - steps * apply_s
+
+
+def _closes(c: Configuration, steps: int) -> bool:
+    """Whether a round of so many steps ends an epoch, and so waits for all sums."""
+    return c.round_steps is None or steps < c.round_steps
 
 
 def _streamed(
@@ -101,8 +140,7 @@ def _worker(
     sums = data_parallel.averaged_of(profile, c)
     steps_s = data_parallel.inner_steps_s(profile, c, size, rank, batches)
     steps_s[-1] += size.speed * size.step_s.value
-    closes = c.round_steps is None or len(batches) < c.round_steps
-    line = course(streaming, len(sums), len(batches), closes=closes)
+    line = course(streaming, len(sums), len(batches), closes=_closes(c, len(batches)))
     copy_s = size.speed * size.reduce_s_per_byte * ITEM_BYTES
     streams: list[Stream] = []
     sum_at: dict[tuple[int, int], int] = {}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dayfly.callbacks.base import Callback
 from dayfly.callbacks.base import checked as checked_callbacks
@@ -30,6 +30,9 @@ from dayfly.runs.settings import Settings
 from dayfly.runs.signals import Stopped
 from dayfly.runs.unequal import check_alone
 
+if TYPE_CHECKING:
+    from dayfly.runs.profiling.convergence_query import ConvergenceQuery
+
 
 @shows(SettingKeywords)
 def train(
@@ -39,6 +42,8 @@ def train(
     objective: str | None = None,
     deadline_s: float | None = None,
     budget_usd: float | None = None,
+    efficiency: Sequence[str] = (),
+    convergence: str | ConvergenceQuery | None = None,
     epochs: int | None = None,
     batch_size: int | None = None,
     seed: int | None = None,
@@ -56,10 +61,15 @@ def train(
         job: what to train.
         plan: what to carry out, or its file (docs/planning.md); what is given beside it overrides
             it. "auto": measures the job, unless that was done, and carries out the best plan;
-            `workers` is the most of them then, and `memory_mib` the only size.
+            `workers` is the most of them then, `memory_mib` the only size, and `sync` names the
+            methods to choose among, such as "bsp,hap,local-sgd:8".
         objective: with plan="auto", `time` for the fastest plan, or `cost` for the cheapest.
         deadline_s: with plan="auto": the cheapest that takes no more seconds.
         budget_usd: with plan="auto": the fastest that costs no more dollars.
+        efficiency: with plan="auto": how many times the samples of bsp methods take, such as
+            ("local-sgd:8=1.3",).
+        convergence: with plan="auto": methods of which short runs are to say that, as of `profile`;
+            with at most `workers` functions.
         epochs: passes over the data, in place of the job's.
         batch_size: samples of a step over all workers, in place of the job's.
         seed: in place of the job's.
@@ -88,8 +98,14 @@ def train(
     both = (*overridden(job).callbacks, *checked_callbacks(callbacks))
     of_the_job: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     of_the_job["callbacks"] = both or None
-    goals = {"objective": objective, "deadline_s": deadline_s, "budget_usd": budget_usd}
-    for name, value in goals.items():
+    of_choice = {
+        "objective": objective,
+        "deadline_s": deadline_s,
+        "budget_usd": budget_usd,
+        "efficiency": efficiency or None,
+        "convergence": convergence,
+    }
+    for name, value in of_choice.items():
         if value is not None and plan != AUTO:
             raise RequestError(f'{name} is for a plan that is chosen: add plan="{AUTO}"')
     code, display = main_directory(), _display(progress)
@@ -102,11 +118,21 @@ def train(
             # What measures and chooses is of no use to any other run.
             from dayfly.runs.auto import by_auto_plan
             from dayfly.runs.choosing.query import Goal
+            from dayfly.runs.profiling.convergence_query import ConvergenceQuery
 
-            whole = overridden(job, **of_the_job)
-            goal = Goal(objective=objective, deadline_s=deadline_s, budget_usd=budget_usd)
+            short = convergence
+            if isinstance(short, str):
+                short = ConvergenceQuery.parse(short).within(given.get("workers"))
             request, checked, found = by_auto_plan(
-                whole, "job", code, of_the_job, given, goal, display.note
+                overridden(job, **of_the_job),
+                "job",
+                code,
+                of_the_job,
+                given,
+                Goal(objective=objective, deadline_s=deadline_s, budget_usd=budget_usd),
+                display.note,
+                efficiencies=efficiency,
+                short=short,
             )
             carried, profiling = found.plan, found.used
         else:

@@ -34,17 +34,21 @@ from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.targets import Target
-from dayfly.runs.keywords import AUTO
 from dayfly.runs.made_with import made_here
 from dayfly.runs.outer_of_job import with_outer
 from dayfly.runs.planning_api import PROFILED
+from dayfly.runs.plans import JobSpec
 from dayfly.runs.profiling import measuring
+from dayfly.runs.profiling.convergence import convergence
+from dayfly.runs.profiling.convergence_query import ConvergenceQuery
 from dayfly.runs.profiling.watch import pace_s
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import ship
 from dayfly.runs.tariffs import tariff_of
 from dayfly.runs.whole_files import replacing
 from dayfly.specs.generations import Tariff
+from dayfly.specs.methods import AXES, BSP, Method
+from dayfly.specs.outer import OF_JOB
 from dayfly.specs.protocols import PROTOCOLS
 from dayfly.wire.stores.files import FileStore
 
@@ -57,8 +61,8 @@ _USUAL_MIB = 1769
 _TOLD = 2
 #: Settings that bound the choice, and that the plan says then.
 _BOUNDS = ("workers", "memory_mib")
-#: Settings that a job with an outer optimizer of its own has to fit.
-_EXCHANGE = ("sync", "k", "outer", "fragments", "overlap")
+#: Settings of one method; with them `sync` names one protocol.
+_OF_METHOD = ("k", "outer", "outer_lr", "outer_momentum")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,36 +94,97 @@ def by_auto_plan(
     given: Mapping[str, Any],
     goal: Goal,
     note: Callable[[str], None],
+    **more: Any,
 ) -> tuple[Job, Settings, AutoPlan]:
     """Choose a plan, say which, and return what runs by it.
 
     Args:
-        job, name, code, given, goal, note: as of `auto_plan`.
+        job, name, code, given, goal, note, more: as of `auto_plan`.
         of_the_job: what was asked of the job in place of its own values; None: not given.
 
     Raises:
         RequestError: as of `auto_plan`.
         RunFailed: likewise.
     """
-    sync = given.get("sync", "bsp")
-    if sync in PROTOCOLS and PROTOCOLS[sync].staleness:
-        raise RequestError(
-            f"--plan auto cannot have --sync {sync}, whose steps to a target differ: give workers, "
-            f"memory, --aggregators and --shares {AUTO} in place of --plan"
-        )
-    exchange = {key: given[key] for key in _EXCHANGE if key in given}
-    with_outer(job, Settings(**exchange))  # before anything is measured
-    found = auto_plan(job, name, code, given, goal, note)
+    found = auto_plan(job, name, code, given, goal, note, **more)
     choice = found.choice
-    note(f"plan: {choice.chosen}")
+    note(f"plan: {choice.chosen}{choice.chosen.plan.candidate.samples}")
     note(f"plan: {choice.words}")
     for line in alternatives(choice):
         note(f"instead: {line}")
+    if choice.asked.ways != (BSP,):
+        for line in choice.notes:
+            note(f"note: {line}")
     note(f"how sure: {how_sure(choice.chosen.plan.prediction)}")
     if found.measured_s is not None:
         note(f"measuring took {found.measured_s:.0f} s; {found.profile} keeps the profile")
-    rest = {key: value for key, value in given.items() if key not in _BOUNDS}
-    return *by_plan(found.plan, "the plan", job, of_the_job, rest), found
+    of_plan = (*_BOUNDS, "sync", *_OF_METHOD, *AXES)
+    if "aggregators" in found.plan.settings:
+        of_plan = (*of_plan, "aggregators")
+    rest = {key: value for key, value in given.items() if key not in of_plan}
+    # The choice was made for the job as it was asked for, and says epochs and batch.
+    said = JobSpec.by(found.plan)
+    other = said.batch_per_worker is None and said.batch_size != job.batch_size
+    asked = {**of_the_job, "epochs": None, "batch_size": said.batch_size if other else None}
+    return *by_plan(found.plan, "the plan", job, asked, rest), found
+
+
+def query_of(
+    job: Job, given: Mapping[str, Any], goal: Goal, efficiencies: Sequence[str] = ()
+) -> PlanQuery:
+    """Returns what a plan is chosen among.
+
+    Args:
+        job: with the epochs and batch of the run.
+        given: settings of the run, by name. `sync` names methods, as of `dayfly plan`, or with `k`
+            or an outer optimizer beside it one protocol.
+        goal: which plan is chosen.
+        efficiencies: as `PlanQuery` has them.
+
+    Raises:
+        RequestError: no such methods, or the job cannot be trained by one.
+    """
+    sync = given.get("sync", BSP.sync)
+    names = tuple(one.strip() for one in sync.split(","))
+    own = {name: given[name] for name in _OF_METHOD if given.get(name) is not None}
+    lags = len(names) == 1 and sync in PROTOCOLS and PROTOCOLS[sync].staleness > 0
+    if lags and given.get("aggregators") is not None:
+        own["aggregators"] = given["aggregators"]
+    if own:
+        if len(names) > 1:
+            flag = next(iter(own)).replace("_", "-")
+            raise RequestError(
+                f"--{flag} beside --sync {sync}: say it in the name of the method that it is of, "
+                "such as local-sgd:8 or nesterov:20+outer-lr=0.5"
+            )
+        names = (str(Method(sync=sync, **own)),)
+    axes = {name: (given[name],) for name in AXES if given.get(name) is not None}
+    # A batch that follows the workers the profile says.
+    batch = job.batch_size if job.batch_per_worker is None else None
+    asked = PlanQuery(
+        goal=goal,
+        batch_size=batch,
+        epochs=job.epochs,
+        methods=names,
+        efficiencies=tuple(efficiencies),
+        **axes,
+    )
+    if given.get("workers") is not None:
+        asked = replace(asked, workers=given["workers"])
+    for method in asked.ways:
+        _check_outer(job, method)
+    return asked
+
+
+def _check_outer(job: Job, method: Method) -> None:
+    """Raises RequestError if a job's own outer optimizer forbids a method, or a plan of it."""
+    like = {"aggregators": 1} if method.leaves_open else {}
+    workers = 1 + max(1, method.aggregators or 1)
+    if with_outer(job, Settings(workers=workers, **method.settings, **like)).outer == OF_JOB:
+        raise RequestError(
+            "an outer optimizer of the job's own cannot be planned, as no profile says what it "
+            "keeps: give settings in place of --plan, or --outer nesterov and a job without it"
+        )
 
 
 def auto_plan(
@@ -129,6 +194,9 @@ def auto_plan(
     given: Mapping[str, Any],
     goal: Goal,
     note: Callable[[str], None],
+    *,
+    efficiencies: Sequence[str] = (),
+    short: ConvergenceQuery | None = None,
 ) -> AutoPlan:
     """Measure a job, unless its profile is at hand and still true, and choose how to run it.
 
@@ -137,9 +205,12 @@ def auto_plan(
         name: the job's.
         code: directory of its file; None: it has none.
         given: settings of the run, by name; None: not given. `workers` is how many there may be at
-            most, and `memory_mib` the only size that is looked at.
+            most, and `memory_mib` the only size that is looked at; of methods as `query_of`.
         goal: which plan is chosen.
         note: told what is done.
+        efficiencies: as `PlanQuery` has them.
+        short: short runs that say how many samples methods take, unless the profile has them; None:
+            none are made.
 
     Raises:
         RequestError: settings that cannot be, or no plan is as asked for.
@@ -149,6 +220,9 @@ def auto_plan(
         raise RequestError(
             f"--plan auto chooses among workers that are alike: leave out {' and '.join(named)}"
         )
+    query = query_of(job, given, goal, efficiencies)
+    if short is not None:
+        short.check(job)
     own = given.get("catalogue")
     known = Catalogue(None if own is None else Path(own).expanduser())
     settings = {key: given[key] for key in PROFILED if given.get(key) is not None}
@@ -157,8 +231,9 @@ def auto_plan(
         checked_settings(**settings, memory_mib=size)
     file = _file(job, name, code, settings, sizes)
     profile, why = _at_hand(file)
+    learnt = None if profile is None else profile.convergence
     measured_s, used = None, list[FunctionUse]()
-    if profile is None:
+    if profile is None or why:
         tariff = tariff_of(checked_settings(**settings))
         note(f"plan: measuring the job first, {why}; it takes some minutes, once")
         profile = measuring.profile(
@@ -172,13 +247,24 @@ def auto_plan(
             heard=lambda ended: used.append(_used(ended, tariff)),
         )
         measured_s = profile.took_s
+        profile = replace(profile, convergence=learnt)  # what was learnt depends on no clock
         _keep(profile, file, note)
     else:
         note(f"plan: by the profile of this job in {file}")
-    batch = job.batch_size if job.batch_per_worker is None else None  # the profile says it then
-    query = PlanQuery(goal=goal, batch_size=batch, epochs=job.epochs)
-    if given.get("workers") is not None:
-        query = replace(query, workers=given["workers"])
+    if short is not None and not short.answered_by(learnt, job, profile.samples):
+        learnt = convergence(
+            job,
+            profile.samples,
+            short,
+            name=name,
+            code=code,
+            told=note,
+            note=note,
+            heard=used.append,
+        )
+        measured_s = (measured_s or 0.0) + learnt.took_s
+        profile = replace(profile, convergence=learnt)
+        _keep(profile, file, note)
     choice = choice_of((Target.of(profile, known),), query, note)
     return AutoPlan(choice=choice, profile=file, measured_s=measured_s, used=tuple(used))
 
@@ -192,7 +278,8 @@ def at_hand(job: Job, name: str, code: Path | None, given: Mapping[str, Any]) ->
     own = given.get("catalogue")
     known = Catalogue(None if own is None else Path(own).expanduser())
     settings = {key: given[key] for key in PROFILED if given.get(key) is not None}
-    return _at_hand(_file(job, name, code, settings, _sizes(given, known)))[0]
+    profile, why = _at_hand(_file(job, name, code, settings, _sizes(given, known)))
+    return None if why else profile
 
 
 def _file(
@@ -248,7 +335,7 @@ def _digest(job: Job, code: Path | None, settings: Mapping[str, Any], sizes: Seq
 
 
 def _at_hand(file: Path) -> tuple[Profile | None, str]:
-    """The profile, if it is there and still true; otherwise why there is none."""
+    """The profile, if it is there; and why it is not true, or empty: it is."""
     if not file.exists():
         return None, "as there is no profile of it as it is now"
     try:
@@ -259,7 +346,8 @@ def _at_hand(file: Path) -> tuple[Profile | None, str]:
     if paces:
         change = pace_s() / (sum(paces) / len(paces))
         if not 1 / MOST_PACE <= change <= MOST_PACE:
-            return None, f"as this machine takes {change:.2g} times what it took when it was made"
+            why = f"as this machine takes {change:.2g} times what it took when it was made"
+            return profile, why
     return profile, ""
 
 

@@ -125,6 +125,9 @@ class ChoiceKeywords(TypedDict, total=False):
     batch_size: int | None
     batch_sizes: tuple[int, ...]
     methods: tuple[str, ...]
+    fragments: tuple[int | None, ...]
+    overlap: tuple[int, ...]
+    compress: tuple[str, ...]
     efficiencies: tuple[str, ...]
     epochs: int | None
     most_batch_size: int | None

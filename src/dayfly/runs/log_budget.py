@@ -130,7 +130,7 @@ def log_rounds(
     """How many rounds' messages the log may hold; None: there is no log, as nothing is replayed.
 
     Nor has a single worker one. The budget bounds the messages of the round under way, then.
-    Raises RequestError if not even one round fits.
+    Raises RequestError if not even one round fits, or fewer than workers may be ahead by.
     """
     if settings.workers == 1:
         return None
@@ -161,8 +161,15 @@ def log_rounds(
         return None
     if room.messages is None:
         return rounds
-    most = _most_messages(settings, kind, round_bytes)
-    return min(rounds, max(1 + settings.protocol.ahead, room.messages // most))
+    most, ahead = _most_messages(settings, kind, round_bytes), settings.protocol.ahead
+    held = room.messages // most
+    if ahead and held < 1 + ahead:
+        raise RequestError(
+            f"the message log may take {plan.budget_bytes / MIB:.0f} MiB at {url}, with room for "
+            f"{room.messages} sums of a worker, and {1 + ahead} rounds of this model have "
+            f"{(1 + ahead) * most}: raise --log-budget, or give fewer --fragments"
+        )
+    return min(rounds, max(1, held))
 
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:

@@ -9,7 +9,7 @@ from typing import Unpack, get_type_hints
 
 from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.errors import RequestError
+from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
 from dayfly.planning.choose.front import Front
 from dayfly.planning.profile import Profile, read_profile
@@ -22,8 +22,9 @@ from dayfly.runs.choosing.targets import TargetQuery, targets_of_job, targets_of
 from dayfly.runs.display import Display, Lines, StandardError
 from dayfly.runs.keywords import ChoiceKeywords, ProfileKeywords, check_keywords, shows
 from dayfly.runs.profiling import measuring
-from dayfly.runs.profiling.convergence import ConvergenceQuery
+from dayfly.runs.profiling.convergence import ConvergenceFailed
 from dayfly.runs.profiling.convergence import convergence as measured_convergence
+from dayfly.runs.profiling.convergence_query import ConvergenceQuery
 from dayfly.runs.settings import Settings
 
 #: Settings of `Settings` that a measurement depends on; the others belong to a prediction.
@@ -52,7 +53,7 @@ def profile(
         repeat: times as often: later done, and surer.
         convergence: methods of which short runs are to say how many samples they take to the loss
             of bsp, such as "bsp,local-sgd:8"; with seeds, epochs and the rest as a
-            `ConvergenceQuery` of `dayfly.runs.profiling.convergence`. None: not measured.
+            `ConvergenceQuery` of `dayfly.runs.profiling.convergence_query`. None: not measured.
         progress: say on standard error what is being measured.
         settings: of functions and channel, such as `cpu_cores`, `uplink_mb_per_s` or `imitate`; see
             `dayfly.runs.settings.Settings`.
@@ -63,6 +64,7 @@ def profile(
 
     Raises:
         RequestError: the request is wrong.
+        ConvergenceFailed: short runs came to no target; its `profile` is what was measured before.
         RunFailed: a function fails.
     """
     check_keywords(settings, Settings, beside=profile)
@@ -92,7 +94,10 @@ def profile(
     )
     if short is None:
         return found
-    learnt = measured_convergence(whole, found.samples, short, code=code, told=say, note=say)
+    try:
+        learnt = measured_convergence(whole, found.samples, short, code=code, told=say, note=say)
+    except (RequestError, RunFailed) as failure:
+        raise ConvergenceFailed(str(failure), found) from failure
     return replace(found, convergence=learnt)
 
 

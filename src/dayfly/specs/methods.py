@@ -11,8 +11,9 @@ With `@` and a number behind it, it is the method at that global batch size: `ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from typing import Any, Self
 
 from dayfly.errors import RequestError
@@ -172,6 +173,12 @@ class Method:
         return Streaming.of(self.fragments, self.overlap)
 
     @property
+    def streams(self) -> bool:
+        """Whether it can be streamed: it has an outer optimizer whose protocol can be."""
+        has = PROTOCOLS[self.sync].by(self.outer)
+        return self.outer is not None and has.streamed is not None
+
+    @property
     def round_steps(self) -> int | None:
         """Steps of a round; None: an epoch's."""
         return self.protocol.steps(None if self.k == EPOCH else self.k)  # type: ignore[arg-type]
@@ -213,7 +220,7 @@ class Method:
             said += f"+{self.outer}"
         for name in _NUMBERS:
             if (value := getattr(self, name.replace("-", "_"))) is not None:
-                said += f"+{name}={value:g}"
+                said += f"+{name}={value:.12g}"
         return said + ("" if self.compress == "none" else f"+{self.compress}")
 
 
@@ -238,6 +245,62 @@ def method_and_batch(text: str, usual: Method = BSP) -> tuple[Method, int | None
     if not (batch.isdecimal() and int(batch) >= 1):
         raise RequestError(f"{text!r}: {batch!r} is no batch size: give samples from 1")
     return method, int(batch)
+
+
+#: Settings of which several values may be tried with each method.
+AXES = ("fragments", "overlap", "compress")
+
+
+def crossed(methods: Sequence[Method], axes: Mapping[str, Sequence[Any]]) -> tuple[Method, ...]:
+    """Returns each method with all combinations of values that it can have, each method once.
+
+        bsp, nesterov:15    fragments 2, 4, overlap 5    bsp, nesterov:15+fragments=2+overlap=5,
+                                                         nesterov:15+fragments=4+overlap=5
+
+    A method keeps what its name says, and is as it is where it cannot be streamed.
+
+    Args:
+        methods: to begin with.
+        axes: values of each of `AXES`; none, or an axis that is left out: as the methods have it.
+            Fragments of None are one exchange at the round's end, which nothing overlaps.
+
+    Raises:
+        RequestError: a value that none of the methods can have, or a method that can have no
+            combination; with the reason.
+    """
+    asked = {name: values for name in AXES if (values := tuple(axes.get(name, ())))}
+    found: dict[Method, None] = {}
+    had: set[tuple[str, Any]] = set()
+    refused: dict[tuple[str, Any], str] = {}
+    for method in methods:
+        own, made = [name for name in asked if _open(method, name)], False
+        had |= {(name, getattr(method, name)) for name in asked if name not in own}
+        for values in product(*(asked[name] for name in own)):
+            settings = dict(zip(own, values, strict=True))
+            if "overlap" in settings and settings.get("fragments", 1) is None:
+                settings["overlap"] = None
+            try:
+                found[replace(method, **settings)] = None
+            except RequestError as refusal:
+                why = str(refusal)
+                refused |= dict.fromkeys(settings.items(), why)
+                continue
+            had.update(settings.items())
+            made = True
+        if not made:
+            raise RequestError(f"{method}: {why}")
+    for value in [(name, one) for name, values in asked.items() for one in values]:
+        if value not in had:
+            why = refused.get(value, "outer gradients are streamed: add nesterov:20, for example")
+            raise RequestError(f"--{value[0]} {value[1]} is of no method of --sync: {why}")
+    return tuple(found)
+
+
+def _open(method: Method, axis: str) -> bool:
+    """Whether a method may have another value than its own, which nobody gave."""
+    if axis == "compress":
+        return method.compress == "none"
+    return method.streams and getattr(method, axis) is None
 
 
 def _number(text: str, value: str, kind: Callable[[str], float]) -> float:

@@ -36,12 +36,35 @@ def check_scheduler(job: Job, scheduler: Any, steps: int) -> None:
         )
     by_steps = job.scheduler_every == "step"
     times = steps if by_steps else job.epochs
+    done, error = walked(scheduler, times, jumps=True)
+    if error is not None:
+        unit = "step" if by_steps else "epoch"
+        of_steps = f" ({job.epochs} epochs)" if by_steps else ""
+        raise RequestError(
+            f"the job's scheduler fails after {unit} {done + 1} of {times}{of_steps}: "
+            f"{in_short(error)}: make it for as many {unit}s as the run has, or change "
+            "scheduler_every or the epochs"
+        ) from error
+
+
+def walked(scheduler: Any, times: int, *, jumps: bool = False) -> tuple[int, Exception | None]:
+    """Steps a scheduler; it is of no further use then.
+
+    Args:
+        scheduler: just made, of an optimizer that nobody else uses.
+        times: steps of it.
+        jumps: after `WALKED` steps go to the last one, so that it takes no time to speak of.
+
+    Returns:
+        The steps that it took, and why it takes no more; None: it took all.
+    """
     done = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a scheduler that goes on without its optimizer
         try:
             while done < times:
-                if done == WALKED and isinstance(getattr(scheduler, "last_epoch", None), int):
+                is_far = jumps and done == WALKED
+                if is_far and isinstance(getattr(scheduler, "last_epoch", None), int):
                     scheduler.last_epoch += times - 1 - done
                     done = times - 1
                 if isinstance(scheduler, ReduceLROnPlateau):
@@ -50,10 +73,5 @@ def check_scheduler(job: Job, scheduler: Any, steps: int) -> None:
                     scheduler.step()
                 done += 1
         except Exception as error:
-            unit = "step" if by_steps else "epoch"
-            of_steps = f" ({job.epochs} epochs)" if by_steps else ""
-            raise RequestError(
-                f"the job's scheduler fails after {unit} {done + 1} of {times}{of_steps}: "
-                f"{in_short(error)}: make it for as many {unit}s as the run has, or change "
-                "scheduler_every or the epochs"
-            ) from error
+            return done, error
+    return done, None

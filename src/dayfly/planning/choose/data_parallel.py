@@ -276,8 +276,8 @@ def _reduced_s(
     }
     computed_s = sum(each_s[n] for n in counts if n)
     if p.method.protocol.averages:
-        # One exchange after another, when all steps of a round are done.
-        return cast("Array", computed_s + p.sums_a_step * among.seconds[rows].sum(axis=1))
+        apply_s = size.apply(sum(layer.trained for layer in p.profile.layers))
+        return cast("Array", computed_s + p.waited_s(computed_s, apply_s, among.times(rows)))
     pieces = cut_backward(size.backward, max(counts), sums.flat.whole_after)
     left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
     whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from dayfly.planning.choose.front import counted
 from dayfly.planning.configuration import ITEM_BYTES, Configuration
 from dayfly.planning.data_parallel import averaged_of, copying_s
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
+from dayfly.planning.local_rounds import SumTimes, reduced_at_s
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.specs.methods import BSP, Method
@@ -97,12 +99,37 @@ class DataParallelProblem:
         return (full, 1 - 1 / batches.steps), (last, 1 / batches.steps)
 
     @property
+    def rounds(self) -> tuple[tuple[int, int], ...]:
+        """Steps of a round, and how many of an epoch's rounds have as many: its last may have
+        fewer."""
+        batches = Batches(self.profile.samples, self.batch_size)
+        longest = Rounds(batches, self.method.round_steps).longest
+        whole, last = divmod(batches.steps, longest)
+        each = ((longest, whole), (last, 1))
+        return tuple(one for one in each if all(one))
+
+    @property
     def sums_a_step(self) -> float:
         """Exchanges over steps: an epoch's last round may be shorter than the others."""
-        batches = Batches(self.profile.samples, self.batch_size)
         if self.method.round_steps == 1:
             return 1.0
-        return -(-batches.steps // Rounds(batches, self.method.round_steps).longest) / batches.steps
+        return sum(count for _, count in self.rounds) / sum(n * count for n, count in self.rounds)
+
+    def waited_s(self, step_s: float, apply_s: float, sums: Sequence[SumTimes]) -> float:
+        """Returns the seconds of a step for which its round's sums are waited for; elementwise.
+
+        Args:
+            step_s: of a step's passes.
+            apply_s: of the optimizer in it.
+            sums: of a round, each by itself.
+        """
+        c, waited_s, steps = self.configuration(2), 0.0, 0
+        for each, count in self.rounds:
+            computed_s = each * step_s
+            reduced_s = reduced_at_s(c, computed_s, apply_s, each, sums)
+            waited_s = waited_s + count * (reduced_s - computed_s)
+            steps += each * count
+        return waited_s / steps
 
     def exchanging_s(self, size: SizeProfile) -> float:
         """Returns the seconds that each exchange takes of a step beside its sums: the flat buffer's

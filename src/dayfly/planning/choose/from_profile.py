@@ -127,8 +127,7 @@ def stages_problems(
         kind: one of `kinds_of_sizes`.
         spare_mib: that functions are to have more than the equation says.
         schedules: orders of a step's passes, of `wire.pipelines.orders`.
-        mixed: whether stages over a store may have different numbers of replicas, by fill-drain:
-            by 1F1B how many micro-batches a stage holds then depends on the other stages.
+        mixed: whether stages over a store may have different numbers of replicas.
 
     Raises:
         RequestError: for a model that cannot be cut, and without prices or limited memory sizes.
@@ -188,7 +187,7 @@ def stages_problems(
             decline=profile.decline,
             host=profile.host,
             schedule=schedule,
-            mixed=mixed and schedule == FILL_DRAIN,
+            mixed=mixed,
         )
         for schedule in schedules
         for m in possible

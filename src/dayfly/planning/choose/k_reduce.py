@@ -46,9 +46,31 @@ def plan_k_reduce(problem: KReduceProblem) -> Front[KReducePlan]:
 
     Raises RequestError if none keeps the limits of memory and of the global batch.
     """
+    tables, found = _searched(problem, 0.0)
+    return Front(tuple(_points(tables, Taken.front(found))))
+
+
+def near_k_reduce(problem: KReduceProblem, slack: float, most: int) -> list[Point[KReducePlan]]:
+    """Returns the plans that are as near to the front as `Front.near` has it, of those at the ends
+    of both pieces of B^n, and the front.
+
+    Args:
+        problem: of the job.
+        slack: relative error of the equations.
+        most: plans to return.
+
+    Raises:
+        RequestError: as of `plan_k_reduce`.
+    """
+    tables, found = _searched(problem, slack)
+    return _points(tables, Taken.joined(found).near(slack, most))
+
+
+def _searched(problem: KReduceProblem, slack: float) -> tuple[Tables, list[Taken]]:
+    """The front, and the ends of all pieces that are worse by no more than the slack."""
     _check(problem)
     tables = Tables.of(problem)
-    found = open_candidates(tables)
+    found = open_candidates(tables, slack)
     if found is None:
         raise RequestError(
             f"of no size that holds a batch there may be {min(problem.workers)} functions at once: "
@@ -64,8 +86,12 @@ def plan_k_reduce(problem: KReduceProblem) -> Front[KReducePlan]:
             rounds = Rounds.of(tables, low.size[at[rows]], low.pair[at[rows]])
             between = Candidates.of(rounds, low.samples[at[rows]]).taken(others)
             best = Taken.front([best, between])
-    largest_mib = max(one.memory_mib for one in problem.sizes)
-    return Front(tuple(_point(tables, best, at, largest_mib) for at in range(len(best.size))))
+    return tables, [best, *ends]
+
+
+def _points(tables: Tables, taken: Taken) -> list[Point[KReducePlan]]:
+    largest_mib = max(one.memory_mib for one in tables.problem.sizes)
+    return [_point(tables, taken, at, largest_mib) for at in range(len(taken.size))]
 
 
 def _between(best: Taken, low: Taken, high: Taken) -> Iterator[tuple[Ints, Ints]]:

@@ -21,12 +21,12 @@ to know more; and before all, those of a few sizes and pairs down to the last.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dayfly.planning.choose.arrays import Array, Ints, dominated, on_arrays, undominated
+from dayfly.planning.choose.arrays import Array, Ints, dominated, nearest, on_arrays, undominated
 from dayfly.planning.choose.formulas import functions_usd, global_batch, loading_s, run_s
 from dayfly.planning.choose.k_reduce_problem import Rounds, Tables
 
@@ -61,19 +61,25 @@ class Taken:
         )
 
     @staticmethod
+    def joined(several: list[Taken]) -> Taken:
+        """All of them."""
+        size, pair, samples, others, seconds, usd = (
+            np.concatenate([getattr(one, name.name) for one in several]) for name in fields(Taken)
+        )
+        return Taken(size, pair, samples, others, seconds, usd)
+
+    @staticmethod
     def front(several: list[Taken]) -> Taken:
         """Those of all that nothing dominates; of equal ones the first."""
-        seconds = np.concatenate([one.seconds for one in several])
-        usd = np.concatenate([one.usd for one in several])
-        whole = Taken(
-            np.concatenate([one.size for one in several]),
-            np.concatenate([one.pair for one in several]),
-            np.concatenate([one.samples for one in several]),
-            np.concatenate([one.others for one in several]),
-            seconds,
-            usd,
-        )
-        return whole.only(undominated(seconds, usd))
+        whole = Taken.joined(several)
+        return whole.only(undominated(whole.seconds, whole.usd))
+
+    def near(self, slack: float, most: int) -> Taken:
+        """Those than which none is better by more than a model's error, as `Front.near` has it;
+        each once."""
+        keys = np.stack([self.size, self.pair, self.samples, self.others])
+        each = self.only(np.sort(np.unique(keys, axis=1, return_index=True)[1]))
+        return each.only(nearest(each.seconds, each.usd, slack, most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +225,14 @@ class _Boxes:
         )
 
 
-def open_candidates(tables: Tables) -> tuple[Candidates, Taken] | None:
+def open_candidates(tables: Tables, slack: float = 0.0) -> tuple[Candidates, Taken] | None:
     """Those that may be better than the plans that were found on the way, which come with them.
 
     By rising size, then pair. None: no size may have any workers and batch.
+
+    Args:
+        tables: of the problem.
+        slack: by how much both goals may be worse than those of a plan that was found.
     """
     batches = np.array(sorted(set(tables.problem.aggregators_samples)))
     every = _every(tables, batches)
@@ -236,26 +246,28 @@ def open_candidates(tables: Tables) -> tuple[Candidates, Taken] | None:
     few = _Boxes(
         every.size[rows], every.pair[columns], every.first[columns], every.last[rows, columns]
     )
-    boxes, known = _open(tables, few, batches, _NOTHING)
-    _, known = _narrowed(tables, boxes, batches, known)
+    boxes, known = _open(tables, few, batches, _NOTHING, slack)
+    _, known = _narrowed(tables, boxes, batches, known, slack)
     rows_at_once = max(1, _AT_ONCE // len(every.pair))
     found = []
     for start in range(0, len(every.size), rows_at_once):
         rows = slice(start, start + rows_at_once)
         some = _Boxes(every.size[rows], every.pair, every.first, every.last[rows])
-        some, known = _open(tables, some, batches, known)
+        some, known = _open(tables, some, batches, known, slack)
         found.append(some)
-    boxes, known = _narrowed(tables, _Boxes.joined(found), batches, known)
+    boxes, known = _narrowed(tables, _Boxes.joined(found), batches, known, slack)
     rounds = Rounds.of(tables, boxes.size, boxes.pair)
     return Candidates.of(rounds, batches[boxes.first]).possible(), known
 
 
-def _narrowed(tables: Tables, boxes: _Boxes, batches: Ints, known: Taken) -> tuple[_Boxes, Taken]:
+def _narrowed(
+    tables: Tables, boxes: _Boxes, batches: Ints, known: Taken, slack: float
+) -> tuple[_Boxes, Taken]:
     """Boxes of one batch each, and what is known then."""
     while (boxes.first < boxes.last).any():
         found = []
         for some in boxes.turns():
-            kept, known = _open(tables, some.parts(), batches, known)
+            kept, known = _open(tables, some.parts(), batches, known, slack)
             found.append(kept)
         boxes = _Boxes.joined(found)
     return boxes, known
@@ -274,11 +286,13 @@ def _every(tables: Tables, batches: Ints) -> _Boxes:
     return _Boxes(size, np.arange(len(workers)), trains.astype(np.int64), last)
 
 
-def _open(tables: Tables, boxes: _Boxes, batches: Ints, known: Taken) -> tuple[_Boxes, Taken]:
-    """Boxes that are not dominated, and what is known then."""
+def _open(
+    tables: Tables, boxes: _Boxes, batches: Ints, known: Taken, slack: float
+) -> tuple[_Boxes, Taken]:
+    """Boxes that are not dominated by more than the slack, and what is known then."""
     rounds = Rounds.of(tables, boxes.size, boxes.pair)
     least_s, least_usd = _bounds(rounds, batches[boxes.first], batches[boxes.last])
-    open_ = (boxes.first <= boxes.last) & ~dominated(least_s, least_usd, known.seconds, known.usd)
+    open_ = (boxes.first <= boxes.last) & ~_beaten(least_s, least_usd, known, slack)
     least_s, least_usd, boxes = least_s[open_], least_usd[open_], boxes.only(open_)
     if not len(least_s):
         return boxes, known
@@ -289,7 +303,12 @@ def _open(tables: Tables, boxes: _Boxes, batches: Ints, known: Taken) -> tuple[_
         candidates = Candidates.of(promising, batches[end[best]]).possible()
         made += [candidates.taken(others) for others in candidates.ends()]
     known = Taken.front(made)
-    return boxes.only(~dominated(least_s, least_usd, known.seconds, known.usd)), known
+    return boxes.only(~_beaten(least_s, least_usd, known, slack)), known
+
+
+def _beaten(least_s: Array, least_usd: Array, known: Taken, slack: float) -> NDArray[np.bool_]:
+    within = 1 + slack
+    return dominated(least_s, least_usd, within * known.seconds, within * known.usd)
 
 
 def _bounds(rounds: Rounds, first: Ints, last: Ints) -> tuple[Array, Array]:

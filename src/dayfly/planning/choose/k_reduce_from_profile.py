@@ -18,9 +18,11 @@ from dayfly.planning.choose.k_reduce_problem import (
     batches,
 )
 from dayfly.planning.configuration import Configuration
+from dayfly.planning.data_parallel import flat_of
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.memory import excess_mib, peak_mib
 from dayfly.planning.profile import Affine, Profile, SizeProfile
+from dayfly.planning.ranks import travelling_bytes
 from dayfly.specs.protocols import PROTOCOLS
 
 
@@ -37,6 +39,7 @@ def k_reduce_problem(
     kind: FunctionKind = BY_MEMORY,
     sync: str = "bsp",
     aggregators: int | None = None,
+    compress: str = "none",
 ) -> KReduceProblem:
     """FasDL's problem of a job.
 
@@ -47,11 +50,13 @@ def k_reduce_problem(
         kind: one of `kinds_of_sizes`.
         sync: protocol, by which functions hold more or less: bsp or hap.
         aggregators: how many; None: any number.
+        compress: as `--compress`.
 
     Raises:
-        RequestError: without prices, without limited memory sizes, and if the model fits nowhere.
+        RequestError: without prices, without limited memory sizes, if contributions and sums travel
+            in different sizes, and if the model fits nowhere.
     """
-    held = {"collective": "k-reduce", "aggregators": 1, "sync": sync}
+    held = {"collective": "k-reduce", "aggregators": 1, "sync": sync, "compress": compress}
     profile = of_kind(profile, kind)
     sizes = tuple(
         FunctionSize(
@@ -70,7 +75,7 @@ def k_reduce_problem(
     check_fits(profile, [(size.memory_mib, size.most_samples) for size in sizes], workers, held)
     least = min(sizes, key=lambda size: size.train.fixed / size.train.each)
     return KReduceProblem(
-        size_bytes=summed_bytes(profile),
+        size_bytes=travelling(profile, compress),
         data_bytes=0.0,
         samples=profile.samples,
         epochs=profile.epochs,
@@ -88,6 +93,32 @@ def k_reduce_problem(
         decline=profile.decline,
         host=profile.host,
     )
+
+
+def travelling(profile: Profile, compress: str) -> float:
+    """Returns the bytes of a step's sum as it travels: the equations' S_m.
+
+    Args:
+        profile: of the job.
+        compress: as `--compress`.
+
+    Raises:
+        RequestError: sums travel in other sizes than contributions, which S_m cannot be.
+    """
+    if compress == "none":
+        return summed_bytes(profile)
+    two = Configuration(workers=2, batch_size=2, compress=compress)
+    *gradients, tail = flat_of(profile, two).buckets
+    part, whole = (
+        sum(travelling_bytes(compress, 2, length, total) for length in gradients)
+        for total in (False, True)
+    )
+    if part != whole:
+        raise RequestError(
+            f"--compress {compress} of hap is predicted, and not searched: FasDL's problem has one "
+            "size of contributions and sums; give bf16, int8 or int4"
+        )
+    return float(part + travelling_bytes("none", 2, tail, False))
 
 
 def training(profile: Profile, size: SizeProfile) -> Affine:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.configuration import ITEM_BYTES, Flat
 from dayfly.planning.data_parallel import averaged_of, flat_of, summed_numbers
+from dayfly.planning.local_rounds import SumTimes
 from dayfly.planning.profile import SizeProfile
 from dayfly.planning.ranks import ChannelModel, travelling_bytes
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, collective
@@ -47,6 +48,8 @@ class Sums:
         named: algorithm, and K.
         seconds, carried_s: (rows, buckets), of each bucket's sum alone, and of it without latencies
             and the busier direction of all later ones.
+        alone_s, busiest_s: (rows, buckets), of each bucket's sum without latencies, and of the
+            busier direction.
         step_usd: the store's.
         measured_s, measured_usd: of what a validation sums.
         held_bytes: contributions in memory, of sums under way at once.
@@ -55,10 +58,18 @@ class Sums:
     named: Sequence[tuple[str, int | None]]
     seconds: Array
     carried_s: Array
+    alone_s: Array
+    busiest_s: Array
     step_usd: Array
     measured_s: Array
     measured_usd: Array
     held_bytes: Array
+
+    def times(self, rows: Ints) -> list[SumTimes]:
+        """Returns what each bucket's sum takes, of some ways, (rows,)."""
+        each = (one[rows].T for one in (self.seconds, self.alone_s, self.busiest_s))
+        found = cast("zip[tuple[float, float, float]]", zip(*each, strict=True))
+        return [SumTimes(*one) for one in found]
 
 
 class SumTable:
@@ -107,6 +118,8 @@ class SumTable:
             named,
             of["seconds"],
             of["carried_s"] + later_s - of["busiest_s"],
+            of["carried_s"],
+            of["busiest_s"],
             self._usd(of),
             once["seconds"][:, 0],
             self._usd(once),

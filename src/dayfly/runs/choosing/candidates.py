@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -48,6 +49,7 @@ from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.whole_models import whole_models
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.settings import Settings
+from dayfly.specs.methods import BSP, Method
 from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 
 if TYPE_CHECKING:
@@ -119,19 +121,20 @@ def proposed(
 
 def _hybrid(target: Target, asked: PlanQuery, wanted: JobSpec) -> Proposed:
     """Plans of hap alone: FasDL's problem is the one that has them."""
-    method, why = asked.method, ""
+    method = asked.method
     if target.sums:
         why = f"its servers sum, and {method.sync} has workers that do: leave out {method} there"
-    elif method.compress != "none":
-        why = f"{method} is predicted, and not searched: FasDL's problem knows no --compress"
-    if why:
         return Proposed((), refused={K_REDUCE: why})
     if asked.most_batch_size is None:
         asked = replace(asked, most_batch_size=wanted.batch_size)
     try:
-        return Proposed(tuple(_k_reduce(target, asked, wanted)))
+        found = _k_reduce(target, asked, wanted)
     except RequestError as refusal:
         return Proposed((), refused={K_REDUCE: str(refusal)})
+    # Where all are aggregators it is bsp; compressed that is a method that nobody asked for.
+    ways = [Method.of(one.settings) for one in found]
+    kept = [one == BSP or method.allows(one) for one in ways]
+    return Proposed(tuple(compress(found, kept)))
 
 
 def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
@@ -195,12 +198,14 @@ def _data_parallel(
 def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
     made = []
     points_of = partial(_k_reduce_points, target, asked, wanted.epochs)
-    for kind, point in front_by_kind(target.profile, points_of):
+    for kind, point in near_by_kind(target.profile, points_of):
         plan = point.plan
         batch = JobSpec.profiled(
             target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
         )
         own = k_reduce_settings(plan, asked.method.sync) | kind.settings
+        if plan.workers > 1 and asked.method.compress != "none":
+            own["compress"] = asked.method.compress
         made.append(candidate_of(target, K_REDUCE, point, own, batch))
     return made
 
@@ -209,7 +214,7 @@ def _k_reduce_points(
     target: Target, asked: PlanQuery, epochs: int, kind: FunctionKind
 ) -> Sequence[Point[KReducePlan]]:
     # Few ask for it, and it takes a while to import.
-    from dayfly.planning.choose.k_reduce import plan_k_reduce
+    from dayfly.planning.choose.k_reduce import near_k_reduce
     from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 
     assert asked.most_batch_size is not None
@@ -223,15 +228,16 @@ def _k_reduce_points(
         kind=kind,
         sync=asked.method.sync,
         aggregators=asked.method.aggregators,
+        compress=asked.method.compress,
     )
-    points = plan_k_reduce(problem).points
-    return Front.of(at_target(target, point, point.plan.workers) for point in points).points
+    points = near_k_reduce(problem, CLOSED_FORM_ERROR, MOST_NEAR)
+    return [at_target(target, point, point.plan.workers) for point in points]
 
 
-def front_by_kind(
+def near_by_kind(
     profile: Profile, points_of: Callable[[FunctionKind], Sequence[Point[P]]]
 ) -> list[tuple[FunctionKind, Point[P]]]:
-    """Returns the front over all kinds of functions, each with its kind.
+    """Returns what is near the front over all kinds of functions, each with its kind.
 
     Args:
         profile: of the job.
@@ -252,7 +258,9 @@ def front_by_kind(
         found += [Point(point.seconds, point.usd, (kind, point)) for point in points]
     if len(refused) == len(kinds):
         raise refused[-1]
-    return [point.plan for point in Front.of(found).points] if found else []
+    if not found:
+        return []
+    return [point.plan for point in Front.of(found).near(found, CLOSED_FORM_ERROR, MOST_NEAR)]
 
 
 def _pipelines(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import DELTA, Front, Point, dollars, explained, number, seconds
@@ -14,7 +14,7 @@ from dayfly.planning.curves import EpochsToTarget
 from dayfly.planning.efficiency import given_efficiency
 from dayfly.planning.profile import Profile
 from dayfly.runs.settings import Settings
-from dayfly.specs.methods import BSP, Method
+from dayfly.specs.methods import AXES, BSP, Method, crossed
 
 P = TypeVar("P")
 
@@ -154,6 +154,10 @@ class PlanQuery:
         methods: training methods to choose among, as `dayfly.specs.methods` names them; of hap the
             planner chooses the number of aggregators, where the name has none. Plans of hap are
             FasDL's as they are, with batches up to `batch_size`, or up to `most_batch_size`.
+        fragments: of outer gradients, each number with each method that can be streamed; None: one
+            exchange at a round's end. Empty: as the methods' names have it.
+        overlap: inner steps beside which a fragment travels, likewise.
+        compress: as `--compress`, each with each method that can have it; empty: likewise.
         efficiencies: what methods and batch sizes take, by hand, such as `local-sgd:8=1.3`: times
             the samples of bsp at the job's batch size.
         epochs: in place of the job's: of bsp at the job's batch size. Others have as many as they
@@ -181,6 +185,9 @@ class PlanQuery:
     batch_size: int | None = None
     batch_sizes: tuple[int, ...] = ()
     methods: tuple[str, ...] = (str(BSP),)
+    fragments: tuple[int | None, ...] = ()
+    overlap: tuple[int, ...] = ()
+    compress: tuple[str, ...] = ()
     efficiencies: tuple[str, ...] = ()
     epochs: int | None = None
     most_batch_size: int | None = None
@@ -237,7 +244,18 @@ class PlanQuery:
     @property
     def ways(self) -> tuple[Method, ...]:
         """The methods to choose among, each once."""
-        return tuple(dict.fromkeys(Method.parse(name, planned=True) for name in self.methods))
+        named = [Method.parse(name, planned=True) for name in self.methods]
+        return crossed(named, {name: getattr(self, name) for name in AXES})
+
+    def of(self, method: Method, **more: Any) -> Self:
+        """Returns a choice among one method, which is planned now.
+
+        Args:
+            method: one of `ways`.
+            more: other fields.
+        """
+        alone: dict[str, Any] = {"methods": (str(method),), **dict.fromkeys(AXES, ())}
+        return replace(self, **alone, **more)
 
     @property
     def method(self) -> Method:

@@ -94,11 +94,10 @@ def variants(profiles: Sequence[Profile], asked: PlanQuery) -> Variants:
         for method in asked.ways:
             found += known.each(method, batch or wanted.batch_size)
             if found[-1].samples is not None:
-                one = replace(
-                    asked,
+                one = asked.of(
+                    method,
                     batch_size=batch,
                     batch_sizes=(),
-                    methods=(str(method),),
                     efficiencies=(),
                     epochs=found[-1].epochs(wanted.epochs, known.tolerance),
                     most_batch_size=asked.most_batch_size if frees_batch(method) else None,
@@ -108,6 +107,13 @@ def variants(profiles: Sequence[Profile], asked: PlanQuery) -> Variants:
     if not each:
         raise RequestError("no plan: " + "; ".join(notes))
     notes += _more(known, asked)
+    kept = [str(method) for method in asked.ways if not frees_batch(method)]
+    if asked.most_batch_size is not None and kept:
+        notes.append(
+            f"--most-batch-size frees the batch of bsp and hap; of {', '.join(kept)} it is "
+            f"{' or '.join(str(one or wanted.batch_size) for one in batches)}: give --batch-size "
+            "N,N to choose among others"
+        )
     if wanted.batch_per_worker is not None and asked.workers > 1:
         notes.append(
             "the batch follows the workers, and all assume as many samples, which nobody measured"

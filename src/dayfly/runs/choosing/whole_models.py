@@ -53,11 +53,6 @@ def _problem(
         method=asked.method,
     )
     check_configuration(target.profile, problem.configuration(min(workers)))
-    if asked.method.streaming is not None:
-        raise RequestError(
-            f"{asked.method} is predicted, and not searched: the search's closed forms do not know "
-            "sums that travel beside the steps that follow; leave fragments and overlap out here"
-        )
     return problem
 
 

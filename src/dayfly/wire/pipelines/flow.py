@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayfly.batches import MicroBatch, micro_batches, share
-from dayfly.wire.pipelines.orders import most_held
+from dayfly.wire.pipelines.orders import most_held, most_of_wave
 from dayfly.wire.pipelines.routes import Routes
 from dayfly.wire.pipelines.step import Layout, StageRank
 
@@ -69,11 +69,10 @@ class Flow:
             stage: its number.
             schedule: a name of `orders.ORDERS`.
         """
-        stages_on, waves = self.layout.stages - stage, 1
+        stages_on, each = self.layout.stages - stage, 1
         if self.shared is not None and self.leaves is None:  # of a wave a replica has several
-            most, own = max(self.layout.each), self.layout.replicas_of(stage)
-            waves = -(-most // own) + (most % own > 0)
-        return most_held(schedule, self.most(stage), waves * stages_on)
+            each = most_of_wave(max(self.layout.each), self.layout.replicas_of(stage))
+        return most_held(schedule, self.most(stage), each * stages_on)
 
     def passing(self, samples: int, own: StageRank) -> Passing:
         """What a rank passes of a batch of so many samples; empty micro-batches are left out."""

@@ -105,5 +105,15 @@ def most_held(schedule: str, micro_batches: int, stages_on: int) -> int:
     return min(micro_batches, stages_on) if schedule == ONE_F_ONE_B else micro_batches
 
 
+def most_of_wave(most: int, replicas: int) -> int:
+    """Returns the micro-batches of a wave that one replica of a stage has, at most (`routes`).
+
+    Args:
+        most: replicas of the stage that has the most.
+        replicas: of the stage.
+    """
+    return -(-most // replicas) + (most % replicas > 0)
+
+
 def _passes(what: str, micro_batches: Sequence[int]) -> tuple[Work, ...]:
     return tuple(Work(what, number) for number in micro_batches)

@@ -24,7 +24,7 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverStore,
 )
 from dayfly.planning.choose.pipelines.search import search_over_store
-from dayfly.wire.pipelines.orders import FILL_DRAIN, most_held
+from dayfly.wire.pipelines.orders import FILL_DRAIN, most_held, most_of_wave
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class _Place:
     Attributes:
         micro_batches: of a step.
         behind: stages that the layers behind each layer make at least.
+        most: replicas of a stage, at most.
     """
 
     option: MemoryOption
@@ -42,12 +43,14 @@ class _Place:
     replicas: int
     schedule: str
     behind: Sequence[int]
+    most: int
 
     def needs_bytes(self, number: int, copies: Sequence[float]) -> float:
         """Of a stage of one layer: mu a + copies s + s_0 (FuncPipe 3b), and by 1F1B of fewer
         micro-batches than mu, where fewer stages follow."""
         layer, mu = self.layers[number], self.micro_batches // self.replicas
-        kept = most_held(self.schedule, mu, 1 + self.behind[number]) * layer.activation_bytes
+        waves = most_of_wave(self.most, self.replicas) * (1 + self.behind[number])
+        kept = most_held(self.schedule, mu, waves) * layer.activation_bytes
         parameters = copies[self.replicas > 1] * layer.parameter_bytes
         return kept + parameters + self.option.base_bytes
 
@@ -61,16 +64,24 @@ def refusal(problem: Problem) -> RequestError:
 
 def _over_store(p: StagesOverStore) -> RequestError:
     """Either a layer fits into no function, or all of them into too many."""
-    ways = [[(j, d) for j in range(len(p.options))] for d in p.divisors]
-    if p.mixed:
-        ways = [[choice for way in ways for choice in way]]
-    models = [over_store(p, way, pipelined=p.pipelined[0]) for way in ways]
+    options = range(len(p.options))
+    ways = [
+        [(j, d) for d in p.divisors if d == most or (p.mixed and d < most) for j in options]
+        for most in p.divisors
+    ]
+    models = [
+        over_store(p, way, pipelined=p.pipelined[0], most=most)
+        for way, most in zip(ways, p.divisors, strict=True)
+    ]
     places = []
-    for way, model in zip(ways, models, strict=True):
+    for way, model, most in zip(ways, models, p.divisors, strict=True):
         # Of layers that fit nowhere either, each is a stage.
         behind = np.minimum(stages_after(model.deepest), np.arange(len(p.layers))[::-1]).tolist()
         places.append(
-            [_Place(p.options[j], p.micro_batches, p.layers, d, p.schedule, behind) for j, d in way]
+            [
+                _Place(p.options[j], p.micro_batches, p.layers, d, p.schedule, behind, most)
+                for j, d in way
+            ]
         )
     refused = _too_large(places, p.copies)
     if refused is not None:
@@ -109,7 +120,7 @@ def _over_links(p: StagesOverLinks) -> RequestError:
     places = []
     for way, a in suits:
         behind = [*[1] * (len(way.layers) - 1), 0]  # at least
-        place = _Place(way.container, way.micro_batches, way.layers, a, p.schedule, behind)
+        place = _Place(way.container, way.micro_batches, way.layers, a, p.schedule, behind, a)
         places.append([place])
     return _too_large(places, p.copies) or RequestError(
         f"the model fits into {p.containers} containers in no way: take more of them, or larger "

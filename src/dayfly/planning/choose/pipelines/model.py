@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.formulas import gamma_and_delta
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
-from dayfly.wire.pipelines.orders import FILL_DRAIN
+from dayfly.wire.pipelines.orders import FILL_DRAIN, most_of_wave
 
 #: The least price is so many units at most, when one unit is sought that divides all prices.
 _MOST_OF_LEAST = 64
@@ -170,6 +170,7 @@ def over_store(
     *,
     pipelined: bool,
     functions: int | None = None,
+    most: int | None = None,
 ) -> StepModel:
     """FuncPipe's model.
 
@@ -178,6 +179,8 @@ def over_store(
         choices: memory option and replicas of each k.
         pipelined: how replicas sum up.
         functions: of which the bandwidth is, as of `StagesOverStore.bytes_per_s`.
+        most: replicas that a stage has at most, by which others hold more micro-batches of a wave;
+            None: all stages have as many.
     """
     p, count = problem, len(problem.layers)
     s, a, o, g = (
@@ -194,7 +197,8 @@ def over_store(
     copies = np.where(replicas > 1, p.copies[1], p.copies[0])
     base = np.array([option.base_bytes for option in options])
     room = np.array([option.memory_bytes for option in options])
-    deepest = deepest_of(p.schedule, mu, _sums(a[:, None]), copies * sizes + base, room)
+    waves = np.array([most_of_wave(most or d, d) for _, d in choices])
+    deepest = deepest_of(p.schedule, mu, _sums(a[:, None]), copies * sizes + base, room, waves)
     deepest[~np.tri(count, dtype=bool)] = 0  # q <= r
     fits = deepest > stages_after(deepest)[:, None, None]
     turns = [
@@ -232,7 +236,9 @@ def over_store(
     )
 
 
-def deepest_of(schedule: str, mu: Ints, each: Array, beside: Array, room: Array) -> Ints:
+def deepest_of(
+    schedule: str, mu: Ints, each: Array, beside: Array, room: Array, waves: Ints | int = 1
+) -> Ints:
     """Returns how many stages there may be from one to the last, for it to fit; 0: it never does.
 
     Args:
@@ -241,6 +247,7 @@ def deepest_of(schedule: str, mu: Ints, each: Array, beside: Array, room: Array)
         each: bytes of a micro-batch's activations.
         beside: bytes that are held besides.
         room: bytes that there are.
+        waves: micro-batches of a wave that a function has at most.
     """
     whole = np.where(mu * each + beside <= room, ANY_DEPTH, 0)
     if schedule == FILL_DRAIN:
@@ -250,7 +257,7 @@ def deepest_of(schedule: str, mu: Ints, each: Array, beside: Array, room: Array)
     # The quotient may be off by one of what the sum says.
     many += (many < mu) & ((many + 1) * each + beside <= room)
     many -= (many > 0) & (many * each + beside > room)
-    deepest: Ints = np.where(whole > 0, whole, many.astype(np.int64))
+    deepest: Ints = np.where(whole > 0, whole, many.astype(np.int64) // waves)
     return deepest
 
 

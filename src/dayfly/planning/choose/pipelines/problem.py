@@ -29,7 +29,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.formulas import gamma_and_delta, pipeline_s, synchronisation_s
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.decline import Decline, left_of_bandwidth
-from dayfly.wire.pipelines.orders import FILL_DRAIN, most_held
+from dayfly.wire.pipelines.orders import FILL_DRAIN, most_held, most_of_wave
 from dayfly.wire.streams import HostLink
 
 #: FuncPipe's copies of the parameters (3b, 4 - 2 y_1): with one replica, and with several.
@@ -263,7 +263,7 @@ def step_usd(problem: Problem, plan: PipelinePlan) -> float:
 
 def memory_bytes(problem: Problem, plan: PipelinePlan) -> tuple[float, ...]:
     """What a function of each stage needs: mu a + copies s + s_0 (FuncPipe 3b); by 1F1B not mu, but
-    as many micro-batches as it holds at once."""
+    as many micro-batches as it holds at once (`wire.pipelines.flow.Flow.held`)."""
     if isinstance(problem, StagesOverLinks):
         layers: tuple[LayerBytes, ...] = of(problem, plan).layers
         bases = [of(problem, plan).container.base_bytes] * len(plan.options)
@@ -274,7 +274,8 @@ def memory_bytes(problem: Problem, plan: PipelinePlan) -> tuple[float, ...]:
         zip(plan.stages, plan.replicas, bases, strict=True)
     ):
         copies, mu = problem.copies[replicas > 1], plan.micro_batches // replicas
-        many = most_held(problem.schedule, mu, len(plan.options) - at)
+        each = most_of_wave(max(plan.replicas), replicas)
+        many = most_held(problem.schedule, mu, each * (len(plan.options) - at))
         kept = many * sum(layers[i].activation_bytes for i in stage)
         held.append(kept + copies * sum(layers[i].parameter_bytes for i in stage) + base_bytes)
     return tuple(held)

@@ -5,6 +5,10 @@
     3  a beam, for better plans to compare with
     4  all labels: what is not found then is no better than what is known
 
+Where stages have different numbers of replicas, those with few hold more micro-batches by 1F1B, the
+more replicas the others have: so each largest number is a case of its own there, exact of plans
+that have it.
+
 Where bandwidth declines with the functions of a plan, each number of functions that leaves less
 than the one before is a case of its own, of plans with so many at most. Those with fewer take
 longer in it than they do: a case is exact of its own number, and another one is of theirs.
@@ -57,6 +61,7 @@ from dayfly.planning.choose.pipelines.problem import (
     step_usd,
 )
 from dayfly.planning.decline import left_of_bandwidth
+from dayfly.wire.pipelines.orders import FILL_DRAIN
 
 #: Labels of a price that a beam keeps.
 _BEAM = 2
@@ -207,12 +212,14 @@ class _Way:
     """Options of stages as pairs of memory option and replicas, and how replicas sum up.
 
     functions: at most, and the number of which the bandwidth is.
+    most: replicas of a stage, at most.
     """
 
     problem: StagesOverStore
     choices: tuple[tuple[int, int], ...]
     pipelined: bool
     functions: int
+    most: int
 
 
 def search_over_store(
@@ -257,7 +264,11 @@ def _searched(
     cases = []
     for number, way in enumerate(ways, first):
         model = over_store(
-            way.problem, way.choices, pipelined=way.pipelined, functions=way.functions
+            way.problem,
+            way.choices,
+            pipelined=way.pipelined,
+            functions=way.functions,
+            most=way.most,
         )
         case = first_look(number, model, loops, known, _most(way))
         if case is not None:
@@ -314,20 +325,27 @@ def _ways(problem: StagesOverStore) -> list[_Way]:
     # With two replicas both scatter-reduces take as long, and one sums nothing.
     first = (True in problem.pipelined,)
     ways = [
-        _Way(problem, tuple((j, d) for j in options), pipelined, functions)
+        _Way(problem, tuple((j, d) for j in options), pipelined, functions, d)
         for d in problem.divisors
         for pipelined in (first if d <= 2 else sorted(set(problem.pipelined), reverse=True))
         for functions in _numbers(problem, d)
     ]
     if problem.mixed and len(problem.divisors) > 1:
-        mixed = tuple((j, d) for d in problem.divisors for j in options)
         both = sorted(set(problem.pipelined), reverse=True)
+        several = [d for d in problem.divisors if d > 1]
         ways += [
-            _Way(problem, mixed, pipelined, functions)
+            _Way(problem, _up_to(problem, most), pipelined, functions, most)
+            for most in (several[-1:] if problem.schedule == FILL_DRAIN else several)
             for pipelined in both
             for functions in _numbers(problem, 1)
         ]
     return ways
+
+
+def _up_to(problem: StagesOverStore, most: int) -> tuple[tuple[int, int], ...]:
+    """Options of stages with so many replicas at most."""
+    degrees = [d for d in problem.divisors if d <= most]
+    return tuple((j, d) for d in degrees for j in range(len(problem.options)))
 
 
 def _numbers(problem: StagesOverStore, step: int) -> list[int]:
