@@ -13,10 +13,9 @@
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
     methods    the same with training methods and batch sizes, which take different samples
     streams    the same of outer gradients that are streamed, and compressed
-    hap        the same of hybrid asynchronous workers, with the batches of both roles
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
-dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last four,
+dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last three,
 planner and enumeration have the same equations, and share no search. Of whole models the planner
 proposes by closed forms and predicts what is within their error of the front; so `missed` counts
 plans that are better than all that it shows by more than `--error`. `worst` is the largest such
@@ -43,7 +42,6 @@ from benchmarks.parts import plan_time
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.enumerated import (
     gpus,
-    hap,
     k_reduce,
     methods,
     places,
@@ -143,11 +141,6 @@ def _streams(chance: Random) -> _Both:
     return methods.chosen(problem), methods.every_plan(problem)
 
 
-def _hap(chance: Random) -> _Both:
-    problem = hap.random_problem(chance)
-    return hap.chosen(problem), hap.every_plan(problem)
-
-
 #: By name: of a chance what the planner shows and every plan, and the share of `--plans`.
 PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "k-reduce": (_k_reduce, 0.4),
@@ -163,10 +156,9 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "whole": (_whole, 0.001),
     "methods": (_methods, 0.001),
     "streams": (_streams, 0.001),
-    "hap": (_hap, 0.001),
 }
 #: Those whose plans are judged by predictions.
-PREDICTED = ("whole", "methods", "streams", "hap")
+PREDICTED = ("whole", "methods", "streams")
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:

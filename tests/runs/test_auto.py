@@ -342,7 +342,7 @@ def test_a_run_has_the_plans_method_and_epochs(job: Path, measured: list[tuple[i
     )
     assert (settings.sync, settings.k, made.epochs) == ("local-sgd", 4, 15)
     assert settings.workers == found.plan.settings["workers"]
-    assert any("local-sgd:4@128: 15 epochs for 10 of bsp" in note for note in notes)
+    assert any("local-sgd:4@64: 15 epochs for 10 of bsp" in note for note in notes)
     assert any(note.endswith("x 1.5 samples") for note in notes)
 
 

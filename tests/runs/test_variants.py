@@ -258,7 +258,7 @@ def test_an_efficiency_of_no_plan_is_refused(given: tuple[str, ...], why: str) -
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"methods": ("hap:1+int8",)}, "is predicted, and not searched"),
+        ({"methods": ("hap:1+topk:0.01",)}, "of hap is predicted, and not searched"),
         ({"methods": ("bsp+powersgd",)}, "cannot be predicted"),
         ({"batch_size": 512}, "bsp@512 .above 3 times"),
     ],
@@ -329,4 +329,4 @@ def test_no_plan_of_all_methods_is_better(
     found = methods.chosen(problem)
     missed, dominated, worst, count = compare(found, methods.every_plan(problem), 0.02)
     assert (missed, dominated) == (0, 0), worst
-    assert count > 100
+    assert count > 50

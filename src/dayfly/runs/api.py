@@ -94,7 +94,7 @@ def train(
         KeyboardInterrupt: Ctrl-C stopped it; another signal does what it would have done.
     """
     check_keywords(settings, Settings, beside=train)
-    given = {name: value for name, value in settings.items() if value is not None}
+    given: dict[str, Any] = {name: one for name, one in settings.items() if one is not None}
     both = (*overridden(job).callbacks, *checked_callbacks(callbacks))
     of_the_job: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     of_the_job["callbacks"] = both or None

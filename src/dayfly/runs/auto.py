@@ -118,9 +118,9 @@ def by_auto_plan(
     note(f"how sure: {how_sure(choice.chosen.plan.prediction)}")
     if found.measured_s is not None:
         note(f"measuring took {found.measured_s:.0f} s; {found.profile} keeps the profile")
-    of_plan = (*_BOUNDS, "sync", *_OF_METHOD, *AXES)
+    of_plan = {*_BOUNDS, "sync", *_OF_METHOD, *AXES}
     if "aggregators" in found.plan.settings:
-        of_plan = (*of_plan, "aggregators")
+        of_plan.add("aggregators")
     rest = {key: value for key, value in given.items() if key not in of_plan}
     # The choice was made for the job as it was asked for, and says epochs and batch.
     said = JobSpec.by(found.plan)
@@ -158,7 +158,7 @@ def query_of(
                 "such as local-sgd:8 or nesterov:20+outer-lr=0.5"
             )
         names = (str(Method(sync=sync, **own)),)
-    axes = {name: (given[name],) for name in AXES if given.get(name) is not None}
+    axes: dict[str, Any] = {name: (given[name],) for name in AXES if given.get(name) is not None}
     # A batch that follows the workers the profile says.
     batch = job.batch_size if job.batch_per_worker is None else None
     asked = PlanQuery(
@@ -178,9 +178,9 @@ def query_of(
 
 def _check_outer(job: Job, method: Method) -> None:
     """Raises RequestError if a job's own outer optimizer forbids a method, or a plan of it."""
-    like = {"aggregators": 1} if method.leaves_open else {}
-    workers = 1 + max(1, method.aggregators or 1)
-    if with_outer(job, Settings(workers=workers, **method.settings, **like)).outer == OF_JOB:
+    settings: dict[str, Any] = {"aggregators": 1} if method.leaves_open else {}
+    settings |= {**method.settings, "workers": 1 + (method.aggregators or 1)}
+    if with_outer(job, Settings(**settings)).outer == OF_JOB:
         raise RequestError(
             "an outer optimizer of the job's own cannot be planned, as no profile says what it "
             "keeps: give settings in place of --plan, or --outer nesterov and a job without it"

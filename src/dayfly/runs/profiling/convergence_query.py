@@ -168,8 +168,8 @@ class ConvergenceQuery:
         """
         if found is None:
             return False
-        same = (found.batch_size, found.epochs, found.tolerance)
-        same = same == (job.batch_size, self.epochs or job.epochs, self.tolerance)
+        of = found.batch_size, found.epochs, found.tolerance
+        same = of == (job.batch_size, self.epochs or job.epochs, self.tolerance)
         seeds = tuple(range(job.seed, job.seed + self.seeds))
         reference = next(iter(found.measured))
         has = {one.name for one in found.measured if one.workers == self.workers}
