@@ -58,6 +58,7 @@ class Case:
         fewest: (2, L + 1), functions and vCPUs of a prefix at least.
         most: (2,), of a plan.
         looked_at: paths of plans that tables led to.
+        crowded: whether a search met labels that use too many functions, vCPUs or stages.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Case:
     fewest: Ints
     most: Ints
     looked_at: set[bytes] = field(default_factory=set)
+    crowded: bool = False
 
     @property
     def below(self) -> tuple[Array, ...]:

@@ -6,8 +6,9 @@
     4  all labels: what is not found then is no better than what is known
 
 Where stages have different numbers of replicas, those with few hold more micro-batches by 1F1B, the
-more replicas the others have: so each largest number is a case of its own there, exact of plans
-that have it.
+more replicas the others have. At first no stage has more for it, which makes one case of all. If a
+plan of that front does not fit, each largest number is a case of its own, exact of plans that have
+it.
 
 Where bandwidth declines with the functions of a plan, each number of functions that leaves less
 than the one before is a case of its own, of plans with so many at most. Those with fewer take
@@ -44,7 +45,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,15 +53,10 @@ from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.bounds import Case, Found, Known, first_look, look, refine
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.kernels import FIELDS
-from dayfly.planning.choose.pipelines.model import Incumbents, over_store, thousandths
+from dayfly.planning.choose.pipelines.model import Incumbents, over_store
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import (
-    StagesOverStore,
-    step_s,
-    step_usd,
-)
-from dayfly.planning.decline import left_of_bandwidth
-from dayfly.wire.pipelines.orders import FILL_DRAIN
+from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.pipelines.ways import Way, fits, most_of, path_of, point_of, ways_of
 
 #: Labels of a price that a beam keeps.
 _BEAM = 2
@@ -90,8 +85,9 @@ def search(
         beam: only those that a few labels of each price lead to.
         deadline: of time.process_time.
     """
-    left_out = _search(case, loops, known, beam, within, deadline, by_uses=False)
-    if left_out and not beam:
+    by_uses = case.crowded
+    case.crowded |= _search(case, loops, known, beam, within, deadline, by_uses=by_uses) > 0
+    if case.crowded and not (beam or by_uses):
         _search(case, loops, known, beam, within, deadline, by_uses=True)
 
 
@@ -202,24 +198,8 @@ class _Labels:
         return np.array(stages[::-1], dtype=np.int64).reshape(-1, 2)
 
 
-#: With a time limit, what is better by this part is looked for first.
+#: With a time limit, what is better by this part is looked for first, unless plans are known.
 _FIRST_WITHIN = 0.01
-_ANY_NUMBER = 10**15
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """Options of stages as pairs of memory option and replicas, and how replicas sum up.
-
-    functions: at most, and the number of which the bandwidth is.
-    most: replicas of a stage, at most.
-    """
-
-    problem: StagesOverStore
-    choices: tuple[tuple[int, int], ...]
-    pipelined: bool
-    functions: int
-    most: int
 
 
 def search_over_store(
@@ -240,19 +220,26 @@ def search_over_store(
         within: the part by which plans may be better than what is found.
     """
     known: Known = Incumbents()
-    ways: list[_Way] = []
+    ways: list[Way] = []
     found: dict[tuple[int, bytes], Found] = {}
     gap = 0.0
     for schedule in dict.fromkeys(one.schedule for one in problems):
-        own = [way for one in problems if one.schedule == schedule for way in _ways(one)]
-        gap = max(gap, _searched(own, len(ways), loops, known, deadline, good, within))
+        alike = [one for one in problems if one.schedule == schedule]
+        for tight in (False, True):
+            own = [way for one in alike for way in ways_of(one, tight=tight)]
+            tried: Known = Incumbents(known.seconds, known.usd, known.plans)
+            its_gap = _searched(own, len(ways), loops, tried, deadline, good, within)
+            new = [one for one in tried.plans if one.case >= len(ways)]
+            if all(fits(own[one.case - len(ways)], one) for one in new):
+                break
+        known, gap = tried, max(gap, its_gap)
         ways += own
         found |= {(one.case, one.path.tobytes()): one for one in known.plans}
-    return [_point(ways[one.case], one) for one in found.values()], gap
+    return [point_of(ways[one.case], one) for one in found.values()], gap
 
 
 def _searched(
-    ways: Sequence[_Way],
+    ways: Sequence[Way],
     first: int,
     loops: SearchLoops,
     known: Known,
@@ -270,17 +257,23 @@ def _searched(
             functions=way.functions,
             most=way.most,
         )
-        case = first_look(number, model, loops, known, _most(way))
+        case = first_look(number, model, loops, known, most_of(way))
         if case is not None:
             cases.append(case)
-            case.add(known, [path for plan in good if (path := _path_of(plan, way)) is not None])
-    return _close_gap(cases, loops, known, deadline, within)
+            case.add(known, [path for plan in good if (path := path_of(plan, way)) is not None])
+    at_once = deadline is None or good or within
+    goals = (within,) if at_once else (_FIRST_WITHIN, within)
+    return _close_gap(cases, loops, known, deadline, goals)
 
 
 def _close_gap(
-    cases: list[Case], loops: SearchLoops, known: Known, deadline: float | None, goal: float
+    cases: list[Case],
+    loops: SearchLoops,
+    known: Known,
+    deadline: float | None,
+    goals: Sequence[float],
 ) -> float:
-    """Gives the gap, which is to be no more than `goal`."""
+    """Gives the gap, which is to be no more than each of `goals`, one after another."""
     sure = [0.0 if deadline is None else float("inf")] * len(cases)
 
     def is_late() -> bool:
@@ -292,12 +285,12 @@ def _close_gap(
                 step(case, loops, known)
     try:
         for case in cases:
-            case.close(known, goal)
+            case.close(known, goals[-1])
             if len(case.classes):
                 search(case, loops, known, beam=True, deadline=deadline)
-        for within in (goal,) if deadline is None or goal else (_FIRST_WITHIN, goal):
+        for within in goals:
             for at, case in enumerate(cases):
-                case.close(known, goal)
+                case.close(known, goals[-1])
                 if len(case.classes):
                     search(case, loops, known, within=within, deadline=deadline)
                 sure[at] = within
@@ -310,92 +303,3 @@ def _close_gap(
 def _by_price(case: Case, loops: SearchLoops, known: Known) -> None:
     look(case, loops, known, case.classes)
     case.close(known)
-
-
-def _most(way: _Way) -> Ints:
-    """Functions, and thousandths of vCPUs."""
-    vcpus = way.problem.vcpus_at_once
-    return np.array(
-        [way.functions, _ANY_NUMBER if vcpus is None else thousandths([vcpus])[0]],
-    )
-
-
-def _ways(problem: StagesOverStore) -> list[_Way]:
-    options = range(len(problem.options))
-    # With two replicas both scatter-reduces take as long, and one sums nothing.
-    first = (True in problem.pipelined,)
-    ways = [
-        _Way(problem, tuple((j, d) for j in options), pipelined, functions, d)
-        for d in problem.divisors
-        for pipelined in (first if d <= 2 else sorted(set(problem.pipelined), reverse=True))
-        for functions in _numbers(problem, d)
-    ]
-    if problem.mixed and len(problem.divisors) > 1:
-        both = sorted(set(problem.pipelined), reverse=True)
-        several = [d for d in problem.divisors if d > 1]
-        ways += [
-            _Way(problem, _up_to(problem, most), pipelined, functions, most)
-            for most in (several[-1:] if problem.schedule == FILL_DRAIN else several)
-            for pipelined in both
-            for functions in _numbers(problem, 1)
-        ]
-    return ways
-
-
-def _up_to(problem: StagesOverStore, most: int) -> tuple[tuple[int, int], ...]:
-    """Options of stages with so many replicas at most."""
-    degrees = [d for d in problem.divisors if d <= most]
-    return tuple((j, d) for d in degrees for j in range(len(problem.options)))
-
-
-def _numbers(problem: StagesOverStore, step: int) -> list[int]:
-    """The largest number of functions with each part of the bandwidth that may be left.
-
-    step: between numbers, replicas of a stage.
-    """
-    largest = {
-        left_of_bandwidth(problem.decline, number): number
-        for number in range(step, problem.most_functions + 1, step)
-    }
-    return sorted(largest.values()) or [problem.most_functions]
-
-
-def _path_of(plan: PipelinePlan, way: _Way) -> Ints | None:
-    """Stages of a plan as a case has them (`Found`); None: it is none of this way's."""
-    one = way.problem
-    if (plan.schedule, plan.micro_batches) != (one.schedule, one.micro_batches):
-        return None
-    number = {choice: k for k, choice in enumerate(way.choices)}
-    choices = [number.get(choice) for choice in zip(plan.options, plan.replicas, strict=True)]
-    if None in choices or (max(plan.replicas) > 1 and plan.pipelined != way.pipelined):
-        return None
-    ends = [stage[-1] for stage in plan.stages]
-    return np.array([*zip(ends, choices, strict=True)][::-1], dtype=np.int64)
-
-
-def _point(way: _Way, found: Found) -> Point[PipelinePlan]:
-    problem = way.problem
-    stages = [(int(r), *way.choices[k]) for r, k in reversed(found.path.tolist())]
-    plan = PipelinePlan(
-        layers=len(problem.layers),
-        starts=tuple(r + 1 for r, _, _ in stages[:-1]),
-        options=tuple(j for _, j, _ in stages),
-        memory_mib=tuple(problem.options[j].memory_mib for _, j, _ in stages),
-        replicas=tuple(d for _, _, d in stages),
-        micro_batches=problem.micro_batches,
-        collective="pipelined" if way.pipelined else "scatter-reduce",
-        store=problem.store,
-        schedule=problem.schedule,
-    )
-    limits = []
-    most = problem.functions_at_once
-    if most is not None and plan.functions + min(problem.divisors) > most:
-        limits.append(f"{most} functions at once")
-    if problem.vcpus_at_once is not None:
-        used = sum(problem.options[j].vcpus * d for _, j, d in stages)
-        if used + min(one.vcpus for one in problem.options) > problem.vcpus_at_once:
-            limits.append(f"{problem.vcpus_at_once:g} vCPUs at once")
-    largest = max(option.memory_mib for option in problem.options)
-    if largest in plan.memory_mib:
-        limits.append(f"functions of {largest} MiB")
-    return Point(step_s(problem, plan), step_usd(problem, plan), plan, tuple(limits))
