@@ -184,7 +184,7 @@ def test_computing_has_more_of_the_time_the_less_is_waited_for(
     by_name = {row["method"]: row["virtual"] for row in rows}
     plain, average, outer, streamed, rounded = list(by_name.values())[:5]
     assert plain < average == outer < 0.65 < 0.95 < streamed < rounded < 1
-    assert [name for name in by_name if "gpt" in name] == ["gpt bsp", "gpt k 30 F 2 T 20"]
+    assert [name for name in by_name if "gpt" in name] == ["gpt bsp", "gpt k 15 F 2 T 10"]
     step_s = utilisation.STEP_S / plain
     assert rows[0]["virtual_step_s"] == step_s
     # A worker puts 3 of 4 shards, gets as many, puts its sum, and gets 3, one after another.
