@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ from dayfly.callbacks import Callback
 from dayfly.errors import RequestError
 from dayfly.life.faults import Fault
 from dayfly.runs import launch
-from dayfly.runs.changing import state_notes
+from dayfly.runs.changing import fitted, state_notes
 from dayfly.runs.display import Display
 from dayfly.runs.prepare import check_phases
 from dayfly.runs.settings import Settings
 from dayfly.wire.keys import COORDINATOR
+from dayfly.wire.stores.files import FileStore
 from tests.runs import coordinator, small
 from tests.runs.test_resume import resume
 from tests.runs.test_scaling import generations
@@ -201,6 +203,14 @@ def test_what_cannot_be_is_refused(now: dict[str, Any], then: dict[str, Any], wo
         settings.changed(**then)
 
 
+def test_a_cut_waits_until_the_run_has_left_its_outer_optimizer(data: Path) -> None:
+    """A stage has no place for the optimizers that workers have of their own."""
+    before = Settings(workers=2, sync="local-sgd", k=4, outer="nesterov")
+    record: Any = SimpleNamespace(settings=before.changed(sync="bsp", cut=(1,)))
+    with pytest.raises(RequestError, match="change to --sync bsp first"):
+        fitted(before, record, small.job(data), FileStore(data))
+
+
 def test_what_belongs_to_the_protocol_before_goes_with_it() -> None:
     streamed = Settings(workers=3, shares=(1, 1, 1), sync="local-sgd", k=4, outer="momentum")
     streamed = streamed.changed(outer_lr=0.5, fragments=2)
@@ -233,4 +243,9 @@ def test_what_is_dropped_is_said() -> None:
     assert there[1] == back[1]
     assert there[1].startswith("what --compress int8 has held back is dropped here")
     assert list(state_notes(outer, outer.changed(k=8, outer_lr=0.1))) == []
+    streamed = outer.changed(fragments=2)
+    own = "each worker's own parameters of streaming are dropped"
+    for after in (streamed.changed(fragments=None, overlap=None), streamed.changed(sync="bsp")):
+        assert any(note.startswith(own) for note in state_notes(streamed, after))
+    assert list(state_notes(streamed, streamed.changed(fragments=4))) == []
     assert list(state_notes(bsp, bsp.changed(sync="hap", aggregators=1, collective=None))) == []

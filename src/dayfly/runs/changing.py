@@ -29,7 +29,7 @@ from dayfly.runs.prepare import check_phases, check_shares
 from dayfly.runs.run_plan import differences
 from dayfly.runs.settings import Settings
 from dayfly.runs.setup import Setup
-from dayfly.runs.staging import refitted
+from dayfly.runs.staging import CUT_LATER, refitted
 from dayfly.runs.unequal import shares_of
 from dayfly.specs.compression import compression
 from dayfly.specs.generations import Change, GenerationPlan
@@ -125,6 +125,8 @@ def fitted(before: Settings, record: Record, job: Job, store: Store) -> Record:
     Raises:
         RequestError: settings by which the job cannot go on.
     """
+    if before.outer_optimizer is not None and record.settings.cut:
+        raise RequestError(CUT_LATER)
     record = replace(record, settings=with_outer(job, record.settings))
     job = job.sized(record.settings.members)
     check_phases(job, record.settings)
@@ -161,6 +163,12 @@ def state_notes(before: Settings, after: Settings) -> Iterator[str]:
         yield (
             "all workers go on with worker 0's optimizer from here on, and without the outer "
             "optimizer's state"
+        )
+    streamed, streams = (one is not None and one.streaming is not None for one in (was, now))
+    if streamed and not streams:
+        yield (
+            "each worker's own parameters of streaming are dropped, with what its steps did since "
+            "its fragments were last taken"
         )
     if was is None and now is not None:
         yield f"--outer {now.name} begins here, with a state as at a run's beginning"

@@ -24,6 +24,7 @@ from dayfly.runs.job_record import Record
 from dayfly.runs.log_budget import RoundBytes, terms_of
 from dayfly.runs.pipelining import Pipelining
 from dayfly.runs.protocols import protocol
+from dayfly.runs.protocols.handing_on import OUTER
 from dayfly.runs.settings import Settings
 from dayfly.training.evaluation import validation_batch
 from dayfly.training.flat import FlatBuffer
@@ -41,6 +42,12 @@ from dayfly.wire.stores.base import Store
 
 #: In the tree of a run's checkpoint: in which stages it is.
 CUT = "cut"
+
+#: A cut has no place for what each worker has of its own.
+CUT_LATER = (
+    "workers of an outer optimizer have optimizers of their own, which no stage can take: change "
+    "to --sync bsp first, and to --cut once the run has gone on by that"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +230,8 @@ def _recut(record: Record, job: Job, store: Store) -> None:
     tree, _ = checkpoints.read(store, committed)
     if tree[CUT] == cut:
         return
+    if OUTER in tree["replica"]:
+        raise RequestError(CUT_LATER)
 
     def split(tree: Any, tensors: Any) -> list[State]:
         if cut:
