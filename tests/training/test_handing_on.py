@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import pytest
 import torch
 
 from dayfly.job import Job
 from dayfly.life import checkpoints
-from dayfly.life.checkpoints import Writer, share_of
+from dayfly.life.checkpoints import CheckpointError, Writer, share_of
+from dayfly.runs.keeping import told_of
 from dayfly.runs.protocols.handing_on import OUTER, STREAMED, WAITING, alike, settled, streamed
 from dayfly.specs.outer import Outer
 from dayfly.specs.streaming import Streaming
@@ -81,6 +83,9 @@ def test_sums_that_wait_are_applied_as_at_an_epochs_end() -> None:
         assert torch.equal(mine[f"own.model.{name}"], one), name
     assert all(torch.equal(mine[name], one) for name, one in inner.items())
     assert settled(worker(asked), found, shared, mine) == (found, shared, mine)
+    del tree[STREAMED]
+    with pytest.raises(CheckpointError, match="go on with the run's own --fragments"):
+        settled(worker(asked), tree, tensors, own)
 
 
 def test_equal_replicas_go_on_with_worker_0s_optimizer(tmp_path: Path) -> None:
@@ -126,3 +131,13 @@ def test_another_rate_keeps_the_outer_momentum() -> None:
     assert (group["lr"], group["momentum"], group["nesterov"]) == (0.1, 0.9, False)
     kept = [other._optimizer.state[p]["momentum_buffer"] for p in group["params"]]
     assert all(torch.equal(one, torch.ones_like(one)) for one in kept)
+
+
+def test_sums_that_other_cpus_applied_are_not_compared() -> None:
+    protocol: Any = SimpleNamespace(
+        equal=True, complete=False, shared_state=lambda: ({}, {"a": torch.zeros(1)})
+    )
+    same, other = (SimpleNamespace(allow_other_cpu=one, holds=None) for one in (False, True))
+    assert told_of(protocol, cast(Any, other), waited=True) == {}
+    assert told_of(protocol, cast(Any, other)) == told_of(protocol, cast(Any, same), waited=True)
+    assert "digest" in told_of(protocol, cast(Any, other))

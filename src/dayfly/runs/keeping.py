@@ -203,7 +203,11 @@ class Keeping(Closing):
 
 
 def told_of(
-    protocol: Protocol, task: StepTask, state: tuple[Any, Tensors] | None = None
+    protocol: Protocol,
+    task: StepTask,
+    state: tuple[Any, Tensors] | None = None,
+    *,
+    waited: bool = False,
 ) -> dict[str, Any]:
     """Returns what an attempt tells of the state of its replica: digests; empty within a round.
 
@@ -211,8 +215,10 @@ def told_of(
         protocol: whose replica it is.
         task: of the attempt.
         state: of `protocol.shared_state`; None: that is asked for.
+        waited: whether sums waited in the checkpoint that it comes from. Where they were applied
+            as it was loaded, CPUs of other types may have computed other bits.
     """
-    if not protocol.equal:
+    if not protocol.equal or (waited and task.allow_other_cpu):
         return {}
     digest, sums = state_digests(*(state or protocol.shared_state()))
     told = {"digest": digest, "holds": task.holds}

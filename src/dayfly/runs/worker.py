@@ -46,7 +46,7 @@ from dayfly.runs.not_finite import FiniteWatch, NotFiniteError
 from dayfly.runs.progress import CatchUp, Progress
 from dayfly.runs.protocols import protocol
 from dayfly.runs.protocols.base import WorkerContext
-from dayfly.runs.protocols.handing_on import alike
+from dayfly.runs.protocols.handing_on import WAITING, alike
 from dayfly.runs.protocols.pipeline import Pipeline
 from dayfly.runs.shipping import receive
 from dayfly.runs.spans import FaultPoints, Spans
@@ -227,7 +227,8 @@ class Worker:
         self._ended = task.ended
         self.kept: str | None = None
         self.error: str | None = None
-        told = {"step": self.step, **told_of(self._protocol, task)}
+        waited = bool(tree["replica"].get(WAITING))
+        told = {"step": self.step, **told_of(self._protocol, task, waited=waited)}
         start_s = time.monotonic() - began
         # Only those of whom something was heard are asked for heartbeats.
         urgent = self._heartbeats.sent

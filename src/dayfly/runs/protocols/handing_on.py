@@ -79,9 +79,18 @@ def settled(
         tree: of the checkpoint's replica.
         tensors: of which it speaks.
         own: of a worker.
+
+    Raises:
+        CheckpointError: it does not say how they are streamed.
     """
     if not (waiting := tree.get(WAITING)):
         return tree, tensors, own
+    if STREAMED not in tree:
+        raise checkpoints.CheckpointError(
+            "sums wait in the run checkpoint, which does not say how they are streamed, as earlier "
+            "versions wrote it: go on with the run's own --fragments and --overlap, and change "
+            "them or --sync at the next checkpoint"
+        )
     job, replica, streaming = here.job, here.replica, Streaming(**tree[STREAMED])
     replica.load_state(*joined(tree, tensors, own))
     outer = Outer() if job.outer_optimizer is None else Outer(name=OF_JOB)

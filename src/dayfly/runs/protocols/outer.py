@@ -73,7 +73,7 @@ class OuterRounds(LocalSgdRounds):
     def _begin_at(self, tree: Any, tensors: Tensors) -> None:
         here, task = self.worker, self.worker.task
         own = own_of(here, task.rank)
-        if tree.get(STREAMED) not in (None, streamed(task.outer)):
+        if (how := streamed(task.outer)) is None or tree.get(STREAMED, how) != how:
             tree, tensors, own = settled(here, tree, tensors, own)
         here.replica.load_state(*joined(tree, tensors, own))
         self._outer.load_shared(tree.get(OUTER), tensors, hyperparameters(task.outer))
