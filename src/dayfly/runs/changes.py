@@ -1,6 +1,7 @@
 """The settings that may change from one generation of a run to the next.
 
-Fixed for the run's life are seed, batch size, compression, the number of threads and the CPU type.
+Fixed for the run's life are seed, batch size, compression, the number of threads, the CPU type and
+virtual workers, with which the micro-batches are fixed, too.
 """
 
 from __future__ import annotations
