@@ -96,6 +96,16 @@ def test_what_cannot_be_is_refused(more: dict[str, float], why: str) -> None:
         ConvergenceQuery.parse("hap:1", **more)
 
 
+def test_short_runs_have_the_workers_that_their_methods_need() -> None:
+    asked = ConvergenceQuery.parse("bsp,hap:6")
+    assert (asked.workers, asked.within(8).workers) == (7, 7)
+    with pytest.raises(RequestError, match="hap:6 with --workers 5: "):
+        asked.within(5)
+    with pytest.raises(RequestError, match="hap:6 with --workers 2: "):
+        ConvergenceQuery.parse("hap:6", workers=2)
+    assert ConvergenceQuery.parse("bsp,hap:1").workers == 4
+
+
 def by_steps(optimizer: torch.optim.Optimizer) -> object:
     """Made for two epochs of 26 steps, and no more."""
     return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=52)
@@ -187,9 +197,9 @@ def test_short_runs_are_not_made_again_for_the_same_question() -> None:
                 workers=4,
                 curves=tuple(SeedCurve(seed=seed, losses=(1.0,), epochs=4.0) for seed in (0, 1)),
             )
-            for name, batch in (("bsp", 64), ("bsp", 128))
+            for name, batch in (("bsp", 64), ("bsp", 128), ("local-sgd:4", 64))
         ),
-        left_out={"local-sgd:4@64": "out of memory"},
+        left_out={},
     )
     assert asked.answered_by(found, job(), 1618)
     others: list[tuple[ConvergenceQuery, dict[str, object]]] = [
@@ -202,6 +212,13 @@ def test_short_runs_are_not_made_again_for_the_same_question() -> None:
     ]
     assert not any(one.answered_by(found, job(**changes), 1618) for one, changes in others)
     assert not asked.answered_by(None, job(), 1618)
+    failed = {"local-sgd:4@64": "out of memory"}
+    assert not asked.answered_by(
+        replace(found, measured=found.measured[:2], left_out=failed), job(), 1618
+    )
+    missed = replace(found.measured[1], samples=None)
+    larger = ConvergenceQuery.parse("bsp@128,bsp@256", seeds=2, epochs=4)
+    assert larger.answered_by(replace(found, measured=(found.measured[0], missed)), job(), 1618)
 
 
 def test_flags_of_short_runs_need_them() -> None:

@@ -24,7 +24,9 @@ CONVERGENCE: Mapping[str, Flag] = {
         "not measured",
         metavar="METHOD,METHOD,...",
     ),
-    "short_workers": Flag(int, "Functions of each short run.", "4", ("--workers",)),
+    "short_workers": Flag(
+        int, "Functions of each short run.", "4, or one more than hap's AGGREGATORS", ("--workers",)
+    ),
     "short_epochs": Flag(
         int, "Epochs of bsp, to whose loss the others are trained.", "the job's", ("--epochs",)
     ),

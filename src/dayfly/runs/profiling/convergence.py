@@ -22,12 +22,12 @@ from typing import Any
 from dayfly.catalogue.metering import FunctionUse
 from dayfly.errors import RequestError, RunFailed
 from dayfly.job import Job
-from dayfly.planning.efficiency import Convergence, Efficiency, SeedCurve
+from dayfly.planning.efficiency import Convergence, SeedCurve
 from dayfly.planning.profile import Profile
 from dayfly.planning.short_runs import epochs_to, measured_efficiency, noise_fit
 from dayfly.runs import launch
 from dayfly.runs.display import Display
-from dayfly.runs.profiling.convergence_query import MOST, ConvergenceQuery
+from dayfly.runs.profiling.convergence_query import MOST, ConvergenceQuery, spared_by
 from dayfly.runs.result import MAX_TIME
 from dayfly.runs.run import Run
 from dayfly.runs.signals import Stopped
@@ -98,7 +98,7 @@ def convergence(
     left_out: dict[str, str] = {}
     for method, batch in asked.batches(job, samples):
         which = f"{method}@{batch}"
-        if method == BSP and (worse := _worse(measured, batch)) is not None:
+        if (worse := spared_by(measured, method, batch)) is not None:
             left_out[which] = f"{worse} did not reach the target, and its batch is smaller"
             continue
         curves: list[SeedCurve] = []
@@ -144,16 +144,6 @@ def convergence(
         fit=noise_fit(batches, job.batch_size),
         **bench.used(),
     )
-
-
-def _worse(measured: Sequence[Efficiency], batch: int) -> str | None:
-    """A batch size of bsp that did not reach the target, and is smaller."""
-    found = (
-        one.name
-        for one in measured
-        if one.method == str(BSP) and one.samples is None and one.batch_size < batch
-    )
-    return next(found, None)
 
 
 def _curve(seed: int, losses: Sequence[float | None], target: float) -> SeedCurve:

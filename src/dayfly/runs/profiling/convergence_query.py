@@ -6,12 +6,13 @@ Each is checked as `dayfly train` checks a run, before the first begins.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from dayfly.errors import RequestError
 from dayfly.job import Job
-from dayfly.planning.efficiency import TOLERANCE, Convergence
+from dayfly.planning.efficiency import TOLERANCE, Convergence, Efficiency
 from dayfly.runs.api import overridden
 from dayfly.runs.outer_of_job import with_outer
 from dayfly.runs.plans import JobSpec
@@ -29,6 +30,8 @@ from dayfly.training.streams import measured as with_lengths
 MULTIPLES = (2, 4, 8)
 #: Epochs after which a run that is not at the target is ended, over those of bsp.
 MOST = 3
+#: Workers of a short run, unless they are named.
+WORKERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ class ConvergenceQuery:
     seeds: int = 3
     epochs: int | None = None
     max_time_s: float | None = None
-    workers: int = 4
+    workers: int = WORKERS
     tolerance: float = TOLERANCE
 
     def __post_init__(self) -> None:
@@ -72,14 +75,16 @@ class ConvergenceQuery:
 
         Args:
             text: names of methods with commas between, such as `bsp,local-sgd:8,nesterov:20@512`.
-            more: the other fields; None: as if it was not given.
+            more: the other fields; None: as if it was not given. Workers are as many as usual, or
+                one more than the aggregators of a method.
 
         Raises:
             RequestError: a name is no method's.
         """
         wanted = tuple(dict.fromkeys(method_and_batch(one.strip()) for one in text.split(",")))
         given = {name: value for name, value in more.items() if value is not None}
-        return cls(wanted=wanted, **given)
+        least = max(1 + (method.aggregators or 0) for method, _ in wanted)
+        return cls(wanted=wanted, **{"workers": max(WORKERS, least), **given})
 
     def within(self, workers: int | None) -> Self:
         """Returns the same of so many functions at most; None: of as many.
@@ -173,11 +178,14 @@ class ConvergenceQuery:
         seeds = tuple(range(job.seed, job.seed + self.seeds))
         reference = next(iter(found.measured))
         has = {one.name for one in found.measured if one.workers == self.workers}
-        wanted = (f"{method}@{batch}" for method, batch in self.batches(job, samples))
+        # What was left out as its run failed, or there was no time, may be measured another time.
         return (
             same
             and tuple(one.seed for one in reference.curves) == seeds
-            and all(one in has or one in found.left_out for one in wanted)
+            and all(
+                f"{method}@{batch}" in has or spared_by(found.measured, method, batch) is not None
+                for method, batch in self.batches(job, samples)
+            )
         )
 
     def job_of(self, job: Job, method: Method, batch: int, epochs: int, seed: int) -> Job:
@@ -206,3 +214,19 @@ class ConvergenceQuery:
             # A batch of more samples than there are is the same as one of all.
             found += [(method, size) for size in kept if size <= samples or not several]
         return tuple(one for one in dict.fromkeys(found) if one != (BSP, job.batch_size))
+
+
+def spared_by(measured: Sequence[Efficiency], method: Method, batch: int) -> str | None:
+    """Returns why a short run is not needed: a smaller batch of bsp that did not reach the target.
+
+    Args:
+        measured: so far.
+        method: of the run.
+        batch: samples of a step, all workers'.
+    """
+    found = (
+        one.name
+        for one in measured
+        if one.method == str(BSP) == str(method) and one.samples is None and one.batch_size < batch
+    )
+    return next(found, None)
