@@ -245,7 +245,6 @@ def test_methods_are_chosen_among_as_dayfly_plan_does(
         ({"sync": "local-sgd", "k": 8}, "local-sgd:8"),
         ({"sync": "local-sgd", "k": 8, "outer": "nesterov", "outer_lr": 0.5}, None),
         ({"sync": "hap", "aggregators": 2}, "hap:2"),
-        ({"sync": "bsp", "aggregators": 2}, "bsp"),
         ({"sync": "nesterov:8", "fragments": 2, "compress": "int8"}, None),
     ],
 )
@@ -259,6 +258,9 @@ def test_settings_of_a_run_are_its_method(given: dict[str, Any], methods: str | 
     ("given", "why"),
     [
         ({"sync": "bsp,local-sgd:8", "k": 4}, "--k beside --sync bsp,local-sgd:8: say it in the"),
+        ({"sync": "bsp,hap", "aggregators": 3}, "--aggregators 3 beside --sync bsp,hap: .* hap:3"),
+        ({"sync": "hap:2", "aggregators": 3}, "--aggregators 3 beside --sync hap:2"),
+        ({"collective": "k-reduce", "aggregators": 3}, "--aggregators 3 beside --sync bsp"),
         ({"sync": "bps"}, "there is no training method 'bps'"),
         ({"fragments": 2}, "--fragments 2 is of no method of --sync"),
     ],

@@ -118,9 +118,7 @@ def by_auto_plan(
     note(f"how sure: {how_sure(choice.chosen.plan.prediction)}")
     if found.measured_s is not None:
         note(f"measuring took {found.measured_s:.0f} s; {found.profile} keeps the profile")
-    of_plan = {*_BOUNDS, "sync", *_OF_METHOD, *AXES}
-    if "aggregators" in found.plan.settings:
-        of_plan.add("aggregators")
+    of_plan = {*_BOUNDS, "sync", "aggregators", *_OF_METHOD, *AXES}
     rest = {key: value for key, value in given.items() if key not in of_plan}
     # The choice was made for the job as it was asked for, and says epochs and batch.
     said = JobSpec.by(found.plan)
@@ -147,9 +145,14 @@ def query_of(
     sync = given.get("sync", BSP.sync)
     names = tuple(one.strip() for one in sync.split(","))
     own = {name: given[name] for name in _OF_METHOD if given.get(name) is not None}
-    lags = len(names) == 1 and sync in PROTOCOLS and PROTOCOLS[sync].staleness > 0
-    if lags and given.get("aggregators") is not None:
-        own["aggregators"] = given["aggregators"]
+    if (aggregators := given.get("aggregators")) is not None:
+        if sync not in PROTOCOLS or not PROTOCOLS[sync].staleness:
+            raise RequestError(
+                f"--aggregators {aggregators} beside --sync {sync}: a plan chooses how many sum, "
+                f"unless the name of a method says it, such as hap:{aggregators}: say it there, or "
+                "leave it out"
+            )
+        own["aggregators"] = aggregators
     if own:
         if len(names) > 1:
             flag = next(iter(own)).replace("_", "-")
