@@ -11,6 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from every_platform import PLATFORMS
@@ -20,6 +22,8 @@ from platform_testing import WAIT_S, call, eventually, is_alive, read_pids, run,
 from dayfly.errors import RunFailed
 from dayfly.life.platforms.base import Opening, Outcome, Platform
 from dayfly.life.platforms.local import LocalOptions, LocalPlatform
+from dayfly.life.platforms.local_call import LocalCall
+from dayfly.life.platforms.local_monitor import LocalMonitor
 from dayfly.life.sessions import Session
 
 pytestmark = pytest.mark.long
@@ -107,6 +111,24 @@ def test_calls_take_their_time(tmp_path: Path) -> None:
             platform.invoke_all([call(name, "echo") for name in names])
             assert time.monotonic() - began >= 2 * 0.15
             wait_for_all(platform, names)
+
+
+def test_who_is_not_due_at_the_start_ends_the_waiting() -> None:
+    """By the clock both are due: what counts is the moment at which it was read."""
+    zygote = object()
+    waits: dict[str, Any] = {name: LocalCall.__new__(LocalCall) for name in ("invoked", "retried")}
+    for one in waits.values():
+        one._receiver = one._invoker = one.stopped = None
+        one._asked, one.requested_at, one.retry_at = zygote, 5.0, 0.0
+    waits["retried"].retry_at = 6.0
+    monitor: Any = LocalMonitor.__new__(LocalMonitor)
+    monitor._keeper = SimpleNamespace(look_at=None, failure=None, ready=lambda: zygote)
+    monitor._calls, monitor._closing, monitor._keeps, monitor._warm = waits, False, False, False
+    monitor._start(4.75)  # one that started would fail, as it was not made whole
+    assert monitor._timeout_s(4.75) == 0.25
+    del waits["invoked"]
+    monitor._start(5.5)
+    assert monitor._timeout_s(5.5) == 0.5
 
 
 @pytest.mark.quick

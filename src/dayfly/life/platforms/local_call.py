@@ -203,19 +203,19 @@ class LocalCall:
         """To be watched for messages; -1 if none can come."""
         return -1 if self._receiver is None or self._receiver.ended else self._receiver.fileno()
 
-    def requested(self) -> bool:
-        """Returns whether it has been invoked by now.
+    def requested(self, now: float) -> bool:
+        """Returns whether it has been invoked by `now`.
 
         One whose invoker died before it came to that call is invoked here: nobody else will do it.
         """
-        by, now = self._invoker, time.monotonic()
+        by = self._invoker
         if by is not None and (by.over or self.function in by.invoked):
             self._invoker, self.requested_at = None, now
         return now >= self.requested_at
 
-    def may_ask(self, zygote: LocalZygote) -> bool:
-        """Whether it is time to ask this zygote: another than the last one, always."""
-        return zygote is not self._asked or time.monotonic() >= self.retry_at
+    def may_ask(self, zygote: LocalZygote, now: float) -> bool:
+        """Whether it is time at `now` to ask this zygote: another than the last one, always."""
+        return zygote is not self._asked or now >= self.retry_at
 
     def start(self, zygote: LocalZygote) -> None:
         """Ask a zygote that is ready."""

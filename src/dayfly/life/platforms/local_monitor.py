@@ -114,7 +114,10 @@ class LocalMonitor:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._start()
+                now = (
+                    time.monotonic()
+                )  # one for both: what is not due at the start ends the waiting
+                self._start(now)
                 self._changed.notify_all()
                 if self._closing and not self._calls:
                     if self._keeps:
@@ -122,7 +125,7 @@ class LocalMonitor:
                     self._keeper.drop()
                     self._keeper.reap_betweens(processes.GONE_S)
                     return
-                poll, timeout_s = self._poll(), self._timeout_s()
+                poll, timeout_s = self._poll(), self._timeout_s(now)
             poll.poll(None if timeout_s is None else 1000 * timeout_s + 1)
             with self._changed:
                 self._look()
@@ -142,9 +145,8 @@ class LocalMonitor:
                 poll.register(fd, select.POLLIN)
         return poll
 
-    def _timeout_s(self) -> float | None:
-        """Seconds until the next deadline."""
-        now = time.monotonic()
+    def _timeout_s(self, now: float) -> float | None:
+        """Seconds from `now`, at which `_start` looked, until the next deadline."""
         ends = [self._keeper.look_at]
         for call in self._calls.values():
             if call.started:
@@ -154,7 +156,7 @@ class LocalMonitor:
         known = [end for end in ends if end is not None]
         return max(0.0, min(known) - now) if known else None
 
-    def _start(self) -> None:
+    def _start(self, now: float) -> None:
         """Ask the zygote for what waits; while closing, make everything end instead."""
         if self._closing and not self._keeps:
             self._keeper.drop()  # a start that it has not begun is lost now
@@ -167,9 +169,9 @@ class LocalMonitor:
                 del self._calls[call.function]
                 call.discard()
             elif (
-                call.requested()
+                call.requested(now)
                 and (zygote := self._keeper.ready()) is not None
-                and call.may_ask(zygote)
+                and call.may_ask(zygote, now)
             ):
                 call.start(zygote)
         if self._warm and not self._closing and self._keeper.ready() is not None:
