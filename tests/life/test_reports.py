@@ -116,10 +116,39 @@ def test_a_report_of_many_steps_is_a_fraction_of_its_json() -> None:
     assert len(packed(told)) < len(json.dumps(told)) / 2
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", packed({"a": 1})[:-1], zlib.compress(b"{")])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        packed({"a": 1})[:-1],
+        zlib.compress(b"{"),
+        zlib.compress(b"[" * 10**6 + b"]" * 10**6),
+    ],
+    ids=["empty", "plain", "short", "no JSON", "deep"],
+)
 def test_what_is_no_report_is_refused(data: bytes) -> None:
     with pytest.raises(WireError, match=f"a report of {len(data)} bytes is none"):
         unpacked(data)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"records": []},
+        {"traffic": {"gets": "1"}, "records": []},
+        {"traffic": {}, "records": {}},
+        {"traffic": {}, "records": [1]},
+        {"traffic": {}, "records": [{"kind": "step"}]},
+        {"traffic": {}, "records": [{"kind": 1, "at": 1.0}]},
+    ],
+)
+def test_what_is_json_and_no_report_is_refused(content: Any, root: Path) -> None:
+    with channel(root, 1) as up, channel(root, COORDINATOR) as down:
+        up.put_bytes(Key(0, "report-0", 1, COORDINATOR), packed(content))
+        with pytest.raises(WireError, match="a report of worker 1 is none"):
+            list(read_reports(down))
 
 
 def test_a_report_that_inflates_to_more_than_there_may_be_is_refused() -> None:

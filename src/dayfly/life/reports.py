@@ -47,7 +47,7 @@ GO = Key(FOREVER, "go", COORDINATOR, EVERYONE)
 _READ_S = 120.0
 _REPORT = "report-"
 #: Bytes of a report's JSON at most, so that no message fills the coordinator's memory.
-_MOST_BYTES = 2**28
+_MOST_BYTES = 2**25
 
 #: Kind of a record: the worker lives, and waits for the ranks that are its `waits`.
 BEAT = "beat"
@@ -164,10 +164,26 @@ def read_reports(channel: Channel, keys: Iterable[Key] | None = None) -> Iterato
     for key in channel.waiting(COORDINATOR) if keys is None else keys:
         if not key.operation.startswith(_REPORT):
             continue
-        content = unpacked(channel.get_bytes(key, _READ_S))
-        attempt = int(key.operation.removeprefix(_REPORT))
-        yield Report(key.source, attempt, content["traffic"], tuple(content["records"]))
+        yield _report(key, unpacked(channel.get_bytes(key, _READ_S)))
         channel.drop([key])
+
+
+def _report(key: Key, content: Any) -> Report:
+    """The report of a message, checked as far as all records are alike."""
+    match content:
+        case {"traffic": dict(traffic), "records": list(records)}:
+            counted = all(type(one) is int for one in traffic.values())
+            attempt = key.operation.removeprefix(_REPORT)
+            if counted and attempt.isdecimal() and all(map(_is_record, records)):
+                return Report(key.source, int(attempt), traffic, tuple(records))
+    raise WireError(f"a report of worker {key.source} is none: its traffic or records are not such")
+
+
+def _is_record(content: Any) -> bool:
+    match content:
+        case {"kind": str(), "at": int() | float()}:
+            return True
+    return False
 
 
 def packed(told: Mapping[str, Any]) -> bytes:
@@ -195,7 +211,7 @@ def unpacked(data: bytes, most_bytes: int = _MOST_BYTES) -> Any:
         if not inflating.eof:
             raise ValueError(f"more than {most_bytes} bytes, or an end that is missing")
         return json.loads(text)
-    except (zlib.error, ValueError) as error:
+    except (zlib.error, ValueError, RecursionError) as error:
         raise WireError(f"a report of {len(data)} bytes is none: {error}") from None
 
 
