@@ -38,6 +38,8 @@ def test_ranks_of_a_generation_differ_in_what_they_get_and_hold() -> None:
         ([rank()], {"number": -1}, "both from 0"),
         ([rank()], {"first_step": -1}, "both from 0"),
         ([rank(), rank()], {}, "two ranks have one replica of a stage"),
+        ([rank(share=2), rank(replica=1, share=-1)], {}, "a rank has a share of -1: all from 0"),
+        ([rank(share=0), rank(replica=1, share=0)], {}, "no rank has a share of the batches"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(

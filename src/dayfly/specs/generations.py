@@ -109,7 +109,9 @@ class GenerationPlan:
         places = {(one.stage, one.replica) for one in self.layout}
         if len(places) < self.world_size:
             raise ValueError(f"generation {self.number}: two ranks have one replica of a stage")
-        if min(one.share for one in self.layout) < 0 or not any(one.share for one in self.layout):
+        if (least := min(one.share for one in self.layout)) < 0:
+            raise ValueError(f"generation {self.number}: a rank has a share of {least}: all from 0")
+        if not any(one.share for one in self.layout):
             raise ValueError(f"generation {self.number}: no rank has a share of the batches")
 
     @property
