@@ -13,11 +13,13 @@ begins its work, invokes `fan_out` others: function i those from (i + 1) fan_out
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayfly.errors import RequestError
+
+#: Of an invocation call: no platform takes longer, and who waits for a function gives up in time.
+MOST_CALL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,10 @@ class Invoking:
     fan_out: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.call_s < math.inf:
-            raise RequestError(f"an invocation call of {self.call_s:g} s: give a number from 0")
+        if not 0 <= self.call_s <= MOST_CALL_S:
+            raise RequestError(
+                f"an invocation call of {self.call_s:g} s: give 0 to {MOST_CALL_S:g} s"
+            )
         for what, value in (("calls at once", self.at_once), ("fan-out", self.fan_out)):
             if value is not None and value < 1:
                 raise RequestError(f"{what} {value}: give a whole number from 1")

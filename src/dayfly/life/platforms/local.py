@@ -282,6 +282,10 @@ class LocalPlatform(Platform):
         self._start([invocation])
 
     def invoke_all(self, invocations: Iterable[Invocation]) -> None:
+        """As `Platform.invoke_all`. Where calls take time or functions invoke functions, each has
+        to know whom it invokes: all invocations are made then before the first function starts, and
+        if one of them is refused, those behind it were made, but do not start.
+        """
         if self._invoking == Invoking():
             super().invoke_all(invocations)
         else:
