@@ -142,6 +142,15 @@ def test_each_number_of_aggregators_of_hap_is_a_method() -> None:
     assert any(", hap:2" in one.words for one in given.candidates)
 
 
+def test_what_bsp_would_do_compressed_leaves_no_plan_of_hap_out() -> None:
+    """Nothing that is dropped later is in the search: its best plan is one that is asked for."""
+    asked = PlanQuery(workers=3, methods=("hap+int8",), batch_size=64)
+    found = proposed(Target.of(profile(None), KNOWN), asked, time_limit_s=5.0).candidates
+    ways = {str(Method.of(one.settings)) for one in found}
+    assert ways == {"bsp", "hap:1+int8", "hap:2+int8"}
+    assert {one.settings.workers for one in found if one.settings.sync == "bsp"} == {1}
+
+
 def test_streamed_and_compressed_rounds_are_searched_each_with_its_samples() -> None:
     asked = {"methods": ("bsp", "nesterov:6"), "fragments": (None, 2), "overlap": (2,)}
     found = chosen(

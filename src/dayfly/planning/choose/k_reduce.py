@@ -122,11 +122,12 @@ def _check(problem: KReduceProblem) -> None:
             f"the model fits nowhere with {least} samples a function: even {holds}, or take larger "
             "functions"
         )
-    fewest = 1 if p.aggregators is None else min(p.aggregators)
-    workers = min((one for one in p.workers if one >= fewest), default=None)
+    workers = next((one for one in sorted(p.workers) if len(p.aggregators_of(one))), None)
     if workers is None:
+        fewest = min(p.aggregators or (1,))
+        beside, needs = ("", fewest) if p.all_aggregate is None else (" and another", fewest + 1)
         raise RequestError(
-            f"{fewest} aggregators are more than {max(p.workers)} functions: allow {fewest} "
+            f"{fewest} aggregators{beside} are more than {max(p.workers)} functions: allow {needs} "
             "functions, or fewer aggregators"
         )
     if workers * least > p.most_global_samples:

@@ -38,7 +38,8 @@ def k_reduce_problem(
     vcpus_at_once: float = math.inf,
     kind: FunctionKind = BY_MEMORY,
     sync: str = "bsp",
-    aggregators: int | None = None,
+    aggregators: Sequence[int] | None = None,
+    all_aggregate: bool | None = None,
     compress: str = "none",
 ) -> KReduceProblem:
     """FasDL's problem of a job.
@@ -49,7 +50,8 @@ def k_reduce_problem(
         vcpus_at_once: of all functions.
         kind: one of `kinds_of_sizes`.
         sync: protocol, by which functions hold more or less: bsp or hap.
-        aggregators: how many; None: any number.
+        aggregators: how many there may be; None: any number.
+        all_aggregate: as of `KReduceProblem`.
         compress: as `--compress`.
 
     Raises:
@@ -81,7 +83,8 @@ def k_reduce_problem(
         epochs=profile.epochs,
         sizes=sizes,
         workers=tuple(workers),
-        aggregators=None if aggregators is None else (aggregators,),
+        aggregators=None if aggregators is None else tuple(aggregators),
+        all_aggregate=all_aggregate,
         aggregators_samples=(
             *((0,) if PROTOCOLS[sync].staleness else ()),
             *batches(least, most_global_samples, rate=rate, step=step),

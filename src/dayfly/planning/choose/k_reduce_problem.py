@@ -22,11 +22,7 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import least
 from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
-from dayfly.planning.choose.formulas import (
-    aggregate_s,
-    requests_usd,
-    rounds_of,
-)
+from dayfly.planning.choose.formulas import aggregate_s, requests_usd, rounds_of
 from dayfly.planning.choose.front import counted
 from dayfly.planning.decline import Decline, left_of_bandwidth
 from dayfly.planning.profile import Affine, Transfer
@@ -89,7 +85,8 @@ class KReduceProblem:
     """What there is to choose among, and its limits.
 
     sizes: of functions, by rising memory. workers: all W to consider; the largest is the limit of
-    functions at once. aggregators: all K to consider; None: any. aggregators_samples: all B^a to
+    functions at once. aggregators: all K to consider; None: any. all_aggregate: whether several
+    may all be, which is bsp; None: as `aggregators` has it. aggregators_samples: all B^a to
     consider, rising; see `batches`. 0 among them: aggregators may be standalone, and train nothing.
     most_global_samples: B^g may be so many (equation 12). store:
     whose prices messages have; None: they cost nothing. usd_per_invocation: of a function, which
@@ -105,6 +102,7 @@ class KReduceProblem:
     sizes: tuple[FunctionSize, ...]
     workers: tuple[int, ...]
     aggregators: tuple[int, ...] | None = None
+    all_aggregate: bool | None = None
     aggregators_samples: tuple[int, ...]
     most_global_samples: int
     store: StoreFacts | None = None
@@ -135,6 +133,14 @@ class KReduceProblem:
     def standalone(self) -> bool:
         """Whether aggregators may train nothing."""
         return 0 in self.aggregators_samples
+
+    def aggregators_of(self, workers: int) -> Ints:
+        """Returns all K of so many functions, rising; a lone one may always aggregate."""
+        every = np.arange(1, workers + 1)
+        of = np.isin(every, every if self.aggregators is None else self.aggregators)
+        if self.all_aggregate is not None:
+            of[-1] = self.all_aggregate or workers == 1
+        return every[of]
 
     def share(self, workers: int) -> float:
         """Returns the most bytes a second that each of so many functions has; elementwise."""
@@ -213,10 +219,7 @@ class Grid:
         p = problem
         most = p.most_global_samples // p.least_samples
         counts = [one for one in sorted(set(p.workers)) if p.standalone or one <= most]
-        every = np.arange(1, max(counts, default=0) + 1)
-        if p.aggregators is not None:
-            every = every[np.isin(every, p.aggregators)]
-        of_each = [every[: np.searchsorted(every, one, side="right")] for one in counts]
+        of_each = [p.aggregators_of(one) for one in counts]
         many = [len(one) for one in of_each]
         workers = np.repeat(np.array(counts, dtype=np.int64), many)
         aggregators = np.concatenate([np.empty(0, dtype=np.int64), *of_each])
@@ -381,12 +384,12 @@ def _step_usd(problem: KReduceProblem, counts: list[int], of_each: list[Ints]) -
     store, size = problem.store, math.ceil(problem.size_bytes)
     if store is None:
         return np.zeros(sum(len(one) for one in of_each))
-    most = of_each[-1].tolist() if of_each else []
+    most = range(1, max(counts, default=0) + 1)
     puts = np.array([store.puts_usd(1, -(-size // k)) for k in most])
     gets = np.array([store.gets_usd(1, -(-size // k)) for k in most])
     found = [np.empty(0)]
     for w, ks in zip(counts, of_each, strict=True):
-        requests = on_arrays(requests_usd)(puts[: len(ks)], gets[: len(ks)], w, ks, 1, 1)
+        requests = on_arrays(requests_usd)(puts[ks - 1], gets[ks - 1], w, ks, 1, 1)
         found.append(requests + store.transfer_usd(*k_reduce_bytes(size, w)))
     return np.concatenate(found)
 

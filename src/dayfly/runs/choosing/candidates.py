@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -49,7 +48,6 @@ from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.whole_models import whole_models
 from dayfly.runs.plans import JobSpec
 from dayfly.runs.settings import Settings
-from dayfly.specs.methods import BSP, Method
 from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 
 if TYPE_CHECKING:
@@ -131,10 +129,7 @@ def _hybrid(target: Target, asked: PlanQuery, wanted: JobSpec) -> Proposed:
         found = _k_reduce(target, asked, wanted)
     except RequestError as refusal:
         return Proposed((), refused={K_REDUCE: str(refusal)})
-    # Where all are aggregators it is bsp; compressed that is a method that nobody asked for.
-    ways = [Method.of(one.settings) for one in found]
-    kept = [one == BSP or method.allows(one) for one in ways]
-    return Proposed(tuple(compress(found, kept)))
+    return Proposed(tuple(found))
 
 
 def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
@@ -227,7 +222,9 @@ def _k_reduce_points(
         vcpus_at_once=asked.vcpus_of(target.profile),
         kind=kind,
         sync=asked.method.sync,
-        aggregators=asked.method.aggregators,
+        aggregators=None if (one := asked.method.aggregators) is None else (one,),
+        # Compressed that is a method that nobody asked for.
+        all_aggregate=None if asked.method.compress == "none" else False,
         compress=asked.method.compress,
     )
     points = near_k_reduce(problem, CLOSED_FORM_ERROR, MOST_NEAR)
