@@ -129,10 +129,17 @@ def test_each_number_of_aggregators_of_hap_is_a_method() -> None:
     known, target = variants([profile()], asked), Target.of(profile(), KNOWN)
     begins = ("hap:1@64: 30 epochs for 10 of bsp", "hap@64: assumes as many samples")
     assert all(map(str.startswith, known.notes, begins))
-    found = proposed(target, known.asked[0], time_limit_s=5.0).candidates
+    # Each number is searched with its epochs: none is left out by another before both count.
+    assert [(one.methods, one.epochs) for one in known.asked] == [(("hap:1",), 30), (("hap",), 10)]
+    each = [proposed(target, one, time_limit_s=5.0).candidates for one in known.asked]
+    lagging = [{one.settings.aggregators for one in found} for found in each]
+    assert lagging[0] == {1}
+    assert all(one.settings.sync == "hap" and one.wanted.epochs == 30 for one in each[0])
+    assert {one.settings.aggregators for one in each[1] if one.settings.sync == "hap"} == {2, 3}
+    assert any(one.settings.workers == 1 for one in each[1])  # bsp
     epochs = {
         one.settings.aggregators: counted.wanted.epochs
-        for one in found
+        for one in (*each[0], *each[1])
         if one.settings.sync == "hap" and (counted := known.of(one)) is not None
     }
     assert epochs.pop(1) == 30

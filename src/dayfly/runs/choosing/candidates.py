@@ -213,18 +213,25 @@ def _k_reduce_points(
     from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 
     assert asked.most_batch_size is not None
+    one, apart, all_aggregate = asked.method.aggregators, asked.apart, None
+    some = None if one is None else (one,)
+    fewest = 1 if one is None else one + (one in apart)
+    if one is None and apart:
+        some = tuple(k for k in range(1, asked.workers + 1) if k not in apart)
+        all_aggregate = True
+    if asked.method.compress != "none":
+        all_aggregate = False  # compressed, that is a method that nobody asked for
     problem = k_reduce_problem(
         replace(target.profile, epochs=epochs),
         target.platform,
         target.store,
-        workers=tuple(range(1, asked.workers + 1)),
+        workers=tuple(range(min(fewest, asked.workers), asked.workers + 1)),
         most_global_samples=min(asked.most_batch_size, target.profile.samples),
         vcpus_at_once=asked.vcpus_of(target.profile),
         kind=kind,
         sync=asked.method.sync,
-        aggregators=None if (one := asked.method.aggregators) is None else (one,),
-        # Compressed that is a method that nobody asked for.
-        all_aggregate=None if asked.method.compress == "none" else False,
+        aggregators=some,
+        all_aggregate=all_aggregate,
         compress=asked.method.compress,
     )
     points = near_k_reduce(problem, CLOSED_FORM_ERROR, MOST_NEAR)

@@ -158,6 +158,8 @@ class PlanQuery:
             exchange at a round's end. Empty: as the methods' names have it.
         overlap: inner steps beside which a fragment travels, likewise.
         compress: as `--compress`, each with each method that can have it; empty: likewise.
+        apart: numbers of aggregators of hap that are choices of their own, with their own epochs:
+            an open number is none of them, unless all are aggregators, which is bsp.
         efficiencies: what methods and batch sizes take, by hand, such as `local-sgd:8=1.3`: times
             the samples of bsp at the job's batch size.
         epochs: in place of the job's: of bsp at the job's batch size. Others have as many as they
@@ -188,6 +190,7 @@ class PlanQuery:
     fragments: tuple[int | None, ...] = ()
     overlap: tuple[int, ...] = ()
     compress: tuple[str, ...] = ()
+    apart: tuple[int, ...] = ()
     efficiencies: tuple[str, ...] = ()
     epochs: int | None = None
     most_batch_size: int | None = None

@@ -66,7 +66,8 @@ class Variants:
 
 
 def variants(profiles: Sequence[Profile], asked: PlanQuery) -> Variants:
-    """Returns each method at each batch size, with its epochs.
+    """Returns each method at each batch size, with its epochs; of hap with an open number of
+    aggregators each number of which the samples are known, and the others.
 
     Args:
         profiles: of the job; the first that has a convergence says it for all.
@@ -92,17 +93,23 @@ def variants(profiles: Sequence[Profile], asked: PlanQuery) -> Variants:
     _check_given(known, asked, {one or wanted.batch_size for one in batches})
     for batch in batches:
         for method in asked.ways:
-            found += known.each(method, batch or wanted.batch_size)
-            if found[-1].samples is not None:
-                one = asked.of(
-                    method,
+            its = known.each(method, batch or wanted.batch_size)
+            ways = [Method.parse(one.method, planned=True) for one in its]
+            apart = tuple(way.aggregators for way in ways[:-1] if way.aggregators is not None)
+            found += its
+            for way, one in zip(ways, its, strict=True):
+                if one.samples is None or not (way == method or _is_more(way, asked)):
+                    continue
+                variant = asked.of(
+                    way,
                     batch_size=batch,
                     batch_sizes=(),
+                    apart=apart,
                     efficiencies=(),
-                    epochs=found[-1].epochs(wanted.epochs, known.tolerance),
+                    epochs=one.epochs(wanted.epochs, known.tolerance),
                     most_batch_size=asked.most_batch_size if frees_batch(method) else None,
                 )
-                each.append(one)
+                each.append(variant)
     notes = _words(found, known, wanted.epochs)
     if not each:
         raise RequestError("no plan: " + "; ".join(notes))
@@ -120,6 +127,11 @@ def variants(profiles: Sequence[Profile], asked: PlanQuery) -> Variants:
         )
     each = [_bounded(one, known, notes) for one in each]
     return Variants(asked=tuple(each), notes=tuple(notes), known=known, epochs=wanted.epochs)
+
+
+def _is_more(way: Method, asked: PlanQuery) -> bool:
+    """Whether plans of one number of aggregators, with others beside them, are not asked for."""
+    return way not in asked.ways and (way.aggregators or 0) < asked.workers
 
 
 def _check_given(known: Efficiencies, asked: PlanQuery, batches: AbstractSet[int]) -> None:
