@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from dayfly.errors import RequestError
+from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 from dayfly.planning.configuration import Configuration, kept_bytes
-from dayfly.planning.local_rounds import Apply, Inner, Take, course
+from dayfly.planning.epochs import epoch_of
+from dayfly.planning.local_rounds import Apply, Inner, SumTimes, Take, course
 from dayfly.planning.predict import predict
+from dayfly.planning.ranks import ChannelModel
+from dayfly.specs.methods import Method
 from dayfly.specs.streaming import Streaming
 from tests.planning.test_predict import AWS, PASS_S, over, predicted
 
@@ -73,6 +77,31 @@ def test_a_sum_is_waited_for_as_far_as_it_takes_longer_than_the_steps_beside_it(
     ratio = found.step_volume.bytes_up / plain.step_volume.bytes_up
     assert ratio == pytest.approx(1, rel=0.01)
     assert found.step_volume.puts == fragments * plain.step_volume.puts
+
+
+@pytest.mark.parametrize("most_simulated", [64, 1])
+def test_an_epoch_waits_for_all_sums_where_its_last_round_is_a_whole_one(
+    most_simulated: int,
+) -> None:
+    """Taken beside two steps, the last sum of an epoch is waited for as if there were none."""
+    c = Configuration(memory_mib=(1024,), batch_size=40, **{**of(1, 2), "k": 5})
+    known = over(0.0)
+    assert known.samples % (5 * 40) == 0
+    found = epoch_of(known, c, ChannelModel.of(known), most_simulated)
+    rounds = known.samples // (5 * 40)
+    waited_s = found.trained.seconds - found.steps * STEP_S
+    assert waited_s == pytest.approx(rounds * SUM_S - (rounds - 1) * 2 * STEP_S, rel=0.02)
+    problem = DataParallelProblem(
+        profile=known,
+        platform=AWS,
+        workers=(2,),
+        collectives=("scatter-reduce",),
+        micro_batches=(1,),
+        batch_size=40,
+        method=Method.parse("nesterov:5+fragments=1+overlap=2"),
+    )
+    each_s = problem.waited_s(STEP_S, 0.0, [SumTimes(SUM_S, SUM_S, SUM_S)])
+    assert each_s * found.steps == pytest.approx(waited_s, rel=0.02)
 
 
 def test_a_checkpoint_has_each_workers_own_parameters() -> None:

@@ -59,9 +59,17 @@ MOST_SIMULATED = 64
 
 
 def many_step(
-    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
+    profile: Profile,
+    c: Configuration,
+    means: ChannelModel,
+    batches: Sequence[int],
+    *,
+    closes: bool = False,
 ) -> tuple[Steps, Sequence[StoreTraffic]]:
-    """A round, which is a step of bsp, and what each worker moves: an equal part of its role's."""
+    """A round, which is a step of bsp, and what each worker moves: an equal part of its role's.
+
+    closes: whether it ends an epoch; what is streamed is waited for then.
+    """
     if c.cut:
         return _staged_step(profile, c, means, batches)
     if len(c.kinds) > 1:
@@ -80,7 +88,7 @@ def many_step(
         overhead_s = len(batches) * apply_s + size.step_s.value
         overhead_s += sum(data_parallel.copying_s(size, c, averaged))
         sums = [SumTimes(one.seconds, one.carried_s, one.busiest_s) for one in summed]
-        reduced_s = reduced_at_s(c, compute_s, apply_s, len(batches), sums)
+        reduced_s = reduced_at_s(c, compute_s, apply_s, len(batches), sums, closes=closes)
     else:
         buffer = data_parallel.flat_of(profile, c)
         last = len(buffer.buckets) - 1

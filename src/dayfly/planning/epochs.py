@@ -65,20 +65,22 @@ def epoch_of(
     ragged = len(epochs.batch(epochs.steps - 1))
     final = (last or rounds.longest) - 1
     closing = (*full[:final], ragged)
-    kinds = {full: whole - (not last)}  # rounds, by their batches
-    kinds[closing] = kinds.get(closing, 0) + 1
+    # Rounds, by their batches, and whether they end an epoch, where streamed sums are waited for.
+    usually, ending = (full, False), (closing, c.streaming is not None)
+    kinds = {usually: whole - (not last)}
+    kinds[ending] = kinds.get(ending, 0) + 1
     found = {
-        batches: round_of(profile, c, means, batches, most_simulated)
-        for batches, count in kinds.items()
+        (batches, closes): round_of(profile, c, means, batches, most_simulated, closes=closes)
+        for (batches, closes), count in kinds.items()
         if count
     }
-    usual, moved = found.get(full) or found[closing]
-    steps = rounds.longest if full in found else len(closing)
+    usual, moved = found.get(usually) or found[ending]
+    steps = rounds.longest if usually in found else len(closing)
     trained = Part(
-        seconds=sum(kinds[batches] * one.step_s for batches, (one, _) in found.items())
-        + found[closing][0].ending_s,
+        seconds=sum(kinds[kind] * one.step_s for kind, (one, _) in found.items())
+        + found[ending][0].ending_s,
         moved=[
-            together(times(by[rank], kinds[batches]) for batches, (_, by) in found.items())
+            together(times(by[rank], kinds[kind]) for kind, (_, by) in found.items())
             for rank in range(c.workers)
         ],
     )
@@ -115,12 +117,17 @@ def round_of(
     means: ChannelModel,
     batches: tuple[int, ...],
     most_simulated: int = MOST_SIMULATED,
+    *,
+    closes: bool = False,
 ) -> tuple[Steps, Sequence[StoreTraffic]]:
-    """A round, which is a step of bsp, and what each worker moves."""
+    """A round, which is a step of bsp, and what each worker moves.
+
+    closes: whether it ends an epoch; what is streamed is waited for then.
+    """
     if c.workers > most_simulated:
-        return many_step(profile, c, means, batches)
+        return many_step(profile, c, means, batches, closes=closes)
     if c.protocol.averages:
-        return local_round(profile, c, means, batches)
+        return local_round(profile, c, means, batches, closes=closes)
     if c.protocol.staleness:
         return hybrid.step(profile, c, means, batches[0], steps_gone_through)
     if c.cut:

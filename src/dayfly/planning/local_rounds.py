@@ -5,8 +5,7 @@
     fragment 1, rest                                                     |all-reduce|
 
 Rounds of fragments are linked: the last ones' sums come beside the next round's steps. What counts
-is a round in the middle of an epoch; a shorter one ends an epoch, and waits for all sums. It is
-left out that one of k steps may end an epoch, too.
+is a round in the middle of an epoch, or the one that ends it, which waits for all sums.
 See `runs.protocols`: local_sgd.py, streaming.py.
 """
 
@@ -31,7 +30,7 @@ _ROUNDS = 3
 
 
 def local_round(
-    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int]
+    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int], *, closes: bool
 ) -> tuple[Steps, Sequence[StoreTraffic]]:
     """Returns a round, and what each worker moves in it.
 
@@ -40,13 +39,14 @@ def local_round(
         c: what runs.
         means: the channel.
         batches: of the round's steps.
+        closes: whether it ends an epoch, and so waits for all sums.
     """
     if c.streaming is None:
         once = data_parallel.ranks(profile, c, means, batches)
         moved = [moved_by(rank, means) for rank in once[: c.workers]]
         return timed(once, 1, lambda number: number > 0, means.shared), moved
-    once, _ = _streamed(profile, c, means, batches, 1)
-    several, beside = _streamed(profile, c, means, batches, _ROUNDS)
+    once, _ = _streamed(profile, c, means, batches, 1, closes)
+    several, beside = _streamed(profile, c, means, batches, _ROUNDS, closes)
     moved = [moved_by(rank, means) for rank in once[: c.workers]]
     return timed(several, _ROUNDS, lambda number: number in beside, means.shared), moved
 
@@ -67,7 +67,13 @@ class SumTimes:
 
 
 def reduced_at_s(
-    c: Configuration, compute_s: float, apply_s: float, steps: int, sums: Sequence[SumTimes]
+    c: Configuration,
+    compute_s: float,
+    apply_s: float,
+    steps: int,
+    sums: Sequence[SumTimes],
+    *,
+    closes: bool,
 ) -> float:
     """Returns when a round's passes are done and its sums are applied, in seconds, by closed forms;
     elementwise in seconds.
@@ -82,11 +88,12 @@ def reduced_at_s(
         apply_s: of the optimizer in one of them.
         steps: how many there are.
         sums: in the order in which they are taken.
+        closes: whether the round ends an epoch, and so waits for all of them.
     """
     if c.streaming is None:
         return compute_s + sum(one.seconds for one in sums)
     step_s = compute_s / steps + apply_s
-    line = course(c.streaming, len(sums), steps, closes=_closes(c, steps))
+    line = course(c.streaming, len(sums), steps, closes=closes)
     now_s = link_s = began_s = 0.0
     done_s: dict[tuple[int, int], float] = {}
     for number in range(_ROUNDS):
@@ -106,20 +113,20 @@ def reduced_at_s(
     return (now_s - began_s) / (_ROUNDS - 1) - steps * apply_s
 
 
-def _closes(c: Configuration, steps: int) -> bool:
-    """Whether a round of so many steps ends an epoch, and so waits for all sums."""
-    return c.round_steps is None or steps < c.round_steps
-
-
 def _streamed(
-    profile: Profile, c: Configuration, means: ChannelModel, batches: Sequence[int], rounds: int
+    profile: Profile,
+    c: Configuration,
+    means: ChannelModel,
+    batches: Sequence[int],
+    rounds: int,
+    closes: bool,
 ) -> tuple[list[Rank], set[int]]:
     """All workers taking rounds, and which streams of a round take or apply an exchange."""
     size, beside = stage_size(profile, c, 0), set[int]()
     ranks: list[Rank] = []
     for rank in range(c.workers):
         own = straggling(size, rank, c.workers, c.pieces * len(batches))
-        streams, beside = _worker(profile, c, means, own, rank, batches, rounds)
+        streams, beside = _worker(profile, c, means, own, rank, batches, rounds, closes)
         ranks.append(limited(own, means, rank, streams))
     if data_parallel.served(c):
         ranks.append(server(size, means, c.workers, ranks[0].streams))
@@ -134,13 +141,14 @@ def _worker(
     rank: int,
     batches: Sequence[int],
     rounds: int,
+    closes: bool,
 ) -> tuple[list[Stream], set[int]]:
     """The streams of one worker: its training thread's, each after the one before, and sums."""
     streaming = c.streaming or Streaming()
     sums = data_parallel.averaged_of(profile, c)
     steps_s = data_parallel.inner_steps_s(profile, c, size, rank, batches)
     steps_s[-1] += size.speed * size.step_s.value
-    line = course(streaming, len(sums), len(batches), closes=_closes(c, len(batches)))
+    line = course(streaming, len(sums), len(batches), closes=closes)
     copy_s = size.speed * size.reduce_s_per_byte * ITEM_BYTES
     streams: list[Stream] = []
     sum_at: dict[tuple[int, int], int] = {}

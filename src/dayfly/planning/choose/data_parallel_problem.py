@@ -99,21 +99,21 @@ class DataParallelProblem:
         return (full, 1 - 1 / batches.steps), (last, 1 / batches.steps)
 
     @property
-    def rounds(self) -> tuple[tuple[int, int], ...]:
-        """Steps of a round, and how many of an epoch's rounds have as many: its last may have
-        fewer."""
+    def rounds(self) -> tuple[tuple[int, int, bool], ...]:
+        """Steps of a round, how many of an epoch's rounds have as many, and whether they end the
+        epoch: its last one, which may have fewer."""
         batches = Batches(self.profile.samples, self.batch_size)
         longest = Rounds(batches, self.method.round_steps).longest
         whole, last = divmod(batches.steps, longest)
-        each = ((longest, whole), (last, 1))
-        return tuple(one for one in each if all(one))
+        each = ((longest, whole - (not last), False), (last or longest, 1, True))
+        return tuple(one for one in each if one[1])
 
     @property
     def sums_a_step(self) -> float:
         """Exchanges over steps: an epoch's last round may be shorter than the others."""
         if self.method.round_steps == 1:
             return 1.0
-        return sum(count for _, count in self.rounds) / sum(n * count for n, count in self.rounds)
+        return sum(n for _, n, _ in self.rounds) / sum(k * n for k, n, _ in self.rounds)
 
     def waited_s(self, step_s: float, apply_s: float, sums: Sequence[SumTimes]) -> float:
         """Returns the seconds of a step for which its round's sums are waited for; elementwise.
@@ -124,9 +124,9 @@ class DataParallelProblem:
             sums: of a round, each by itself.
         """
         c, waited_s, steps = self.configuration(2), 0.0, 0
-        for each, count in self.rounds:
+        for each, count, closes in self.rounds:
             computed_s = each * step_s
-            reduced_s = reduced_at_s(c, computed_s, apply_s, each, sums)
+            reduced_s = reduced_at_s(c, computed_s, apply_s, each, sums, closes=closes)
             waited_s = waited_s + count * (reduced_s - computed_s)
             steps += each * count
         return waited_s / steps

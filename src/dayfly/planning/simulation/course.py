@@ -173,15 +173,16 @@ class _Builder:
     def _kind(self, batches: tuple[int, ...], *, begins: bool, ends: bool) -> _Kind:
         if self._c.protocol.staleness:
             return self._hybrid_kind(batches, begins=begins, ends=ends)
-        kind = self._kinds.get(batches)
+        closes = ends and self._c.streaming is not None  # what is streamed is waited for then
+        kind = self._kinds.get((batches, closes))
         if kind is None:
-            predicted, moved = round_of(self._profile, self._c, self._means, batches)
+            predicted, moved = round_of(self._profile, self._c, self._means, batches, closes=closes)
             usual = self._round(batches, self._usual, 0.0)
             began_N = np.zeros(self._c.workers)
             taken = usual.take(began_N, np.ones((self._c.workers, usual.steps)), began_N)
             over_s = predicted.step_s - float(taken.ended_N[0])
             kind = _Kind(self._round(batches, self._links, over_s), _rows(moved, self._c))
-            self._kinds[batches] = kind
+            self._kinds[batches, closes] = kind
         return kind
 
     def _hybrid_kind(self, batches: tuple[int, ...], *, begins: bool, ends: bool) -> _Kind:
