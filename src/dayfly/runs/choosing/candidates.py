@@ -213,8 +213,9 @@ def _k_reduce_points(
     from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 
     assert asked.most_batch_size is not None
-    one, apart, all_aggregate = asked.method.aggregators, asked.apart, None
-    some = None if one is None else (one,)
+    one, apart = asked.method.aggregators, asked.apart
+    some: tuple[int, ...] | None = None if one is None else (one,)
+    all_aggregate: bool | None = None
     fewest = 1 if one is None else one + (one in apart)
     if one is None and apart:
         some = tuple(k for k in range(1, asked.workers + 1) if k not in apart)
