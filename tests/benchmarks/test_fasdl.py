@@ -65,9 +65,24 @@ def test_seconds_and_dollars_are_of_the_epochs_up_to_the_loss(
     assert hap["sooner"] == pytest.approx(plain["epochs_s"][1] / hap["epochs_s"][2])
     assert hap["cheaper"] == pytest.approx(plain["epochs_usd"][1] / hap["epochs_usd"][2])
     assert hap["epochs_usd"][2] < plain["epochs_usd"][1], "fewer requests, so more epochs"
-    assert hap["then"] == plain["then"] == fasdl.TARGET
+    assert plain["then"] == fasdl.TARGET
+    affords = fasdl.Pace.of(fasdl.methods(WORKERS)[3], "s3", WORKERS).epochs(plain["usd"])
+    assert 3 <= affords <= 10, "within the epochs that were trained"
+    assert hap["then"] == fasdl.TARGET
+
+
+def test_no_loss_is_given_for_dollars_that_buy_more_epochs_than_were_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Method, "train", lambda *_: _came([1.0] * 9 + [fasdl.TARGET], 0))
+    monkeypatch.setattr(fasdl, "STORES", {"s3": None})
+    rows = {row["method"]: row for row in fasdl.measure(Runs(None, tmp_path, WORKERS), [0])}
+    assert rows[fasdl.BASE]["then"] == fasdl.TARGET
+    hap = rows["HAP, equal shares"]
+    assert "then" not in hap
+    assert hap["of_seeds"][0]["then"] is None
     page = io.StringIO()
-    Console(file=page, width=80).print(fasdl.table(rows, WORKERS))
+    Console(file=page, width=80).print(fasdl.table(list(rows.values()), WORKERS))
     assert "…" not in page.getvalue(), "it fits into a terminal"
 
 

@@ -305,8 +305,9 @@ def _row(
         plain = came[BASE][at].reached(TARGET) if BASE in came else None
         if plain is not None:
             base = paces[BASE]
-            paid = min(len(run.losses), max(1, pace.epochs(base.usd(plain))))
-            found["then"] = min(run.losses[:paid])
+            paid = pace.epochs(base.usd(plain))
+            trained = 1 <= paid <= len(run.losses)  # beyond them nothing is known of its loss
+            found["then"] = min(run.losses[:paid]) if trained else None
             if took is not None:
                 found["sooner"] = base.seconds(plain) / took[0]
                 found["cheaper"] = base.usd(plain) / took[1]
