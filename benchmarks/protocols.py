@@ -5,7 +5,7 @@
     gpt           a small GPT over a slow link: local SGD and outer optimizers beside bsp
     utilisation   computing's share of real runs over a slow link, with streaming and without
     hap           FasDL's hybrid asynchronous protocol beside K-REDUCE and LambdaML's sums
-    fasdl         the same where computing is as long as summing, with unequal shares, two stores
+    fasdl         the same where computing counts, with unequal shares, over two stores
     caps          steps of those under the caps, measured by turns, beside their predictions
 
 Runs of a seed have the same first weights, batches and order, and take equally many samples. The

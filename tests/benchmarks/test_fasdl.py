@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 WORKERS = 4
 
 
-def test_computing_is_as_long_as_summing() -> None:
+def test_computing_is_a_part_of_a_step_that_counts() -> None:
     """A step of ScatterReduce: 32 samples by a quarter of a vCPU, and 2.5 times 4.7 MB a way."""
     assert parameters_of(fasdl.cnn()) == 1_182_730
     plain = fasdl.Pace.of(fasdl.methods(WORKERS)[0], "s3", WORKERS).step

@@ -36,8 +36,8 @@ class Took:
     Attributes:
         epoch_s: seconds from the end of the epoch before to the end of its validation, mean of all
             epochs but the first.
-        mb: that passed the buckets at a worker's cable, the mean of both ways, headers included;
-            of all epochs.
+        mb: that passed the buckets at a worker's cable, the mean of both ways, of an epoch on
+            average; headers and the run's start are included.
     """
 
     epoch_s: float

@@ -1,4 +1,4 @@
-"""FasDL's hybrid asynchronous protocol where computing is as long as summing (figures 11 to 13).
+"""FasDL's hybrid asynchronous protocol where computing counts (figures 11 to 13).
 
     losses    of real runs: a CNN of 4.7 MB over the digits, with several seeds
     seconds   predicted for functions of AWS Lambda, from the catalogue alone (70 MB/s, S3's 40 ms)
@@ -17,19 +17,19 @@ Sums of all that wait have the same bits, so one run a seed has the curve of all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
 from rich.table import Table
 from torch import nn
 
 import dayfly
 from benchmarks.parts.protocols.beside import Method
+from benchmarks.parts.protocols.hybrid import digits, sgd
 from benchmarks.parts.protocols.trained import Runs, Task, Trained
 from benchmarks.parts.spread import columns, framed, number, shown, spread
 from dayfly.batches import share
@@ -78,14 +78,6 @@ def cnn() -> nn.Sequential:
     return model
 
 
-def _batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.rand(count, 1, 8, 8), torch.randint(10, (count,))
-
-
-def _sgd(rate: float, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=rate, momentum=0.9)
-
-
 def job(batch: int, rate: float, epochs: int = _EPOCHS) -> Job:
     """What is trained.
 
@@ -98,7 +90,7 @@ def job(batch: int, rate: float, epochs: int = _EPOCHS) -> Job:
         model=cnn,
         data="digits",
         loss=nn.functional.cross_entropy,
-        optimizer=partial(_sgd, rate),
+        optimizer=partial(sgd, rate),
         batch_size=batch,
         epochs=epochs,
     )
@@ -152,7 +144,7 @@ class Compared:
         rate = _RATE[self.rate] if rate is None else rate
         facts = {"batch": self.batch, "rate": rate, "epochs": _EPOCHS}
         make = partial(_made, self.batch, rate)
-        task = Task(name="digits, 4.7 MB", facts=facts, make=make, batch=_batch)
+        task = Task(name="digits, 4.7 MB", facts=facts, make=make, batch=digits)
         how = self.settings if self.settings["sync"] == "hap" else _WAITS
         return Method(name=self.name, task=task, settings=how)
 

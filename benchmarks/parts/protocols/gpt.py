@@ -31,8 +31,8 @@ _TRAIN_CHARACTERS, _VALIDATION_CHARACTERS = 40_000, 16_000
 PLAIN = "bsp"
 LINKS = (Link(mb_per_s=70.0, latency_ms=20.0), Link(mb_per_s=10.0, latency_ms=20.0))
 #: DiLoCo's outer optimizer, the same with less momentum, as there are few rounds, and SparseLoCo's.
-_DILOCO = {"outer": "nesterov", "outer_lr": 0.7, "outer_momentum": 0.9}
-_NESTEROV = {**_DILOCO, "outer_momentum": 0.5}
+DILOCO = {"outer": "nesterov", "outer_lr": 0.7, "outer_momentum": 0.9}
+_NESTEROV = {**DILOCO, "outer_momentum": 0.5}
 _SPARSELOCO = {"outer": "momentum", "outer_lr": 1.0, "outer_momentum": 0.01}
 
 

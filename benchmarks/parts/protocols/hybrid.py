@@ -33,23 +33,34 @@ LINKS = (Link(mb_per_s=70.0, latency_ms=40.0), Link(mb_per_s=2.0, latency_ms=40.
 _BATCH = 64
 
 
-def _batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def digits(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns images (count, 1, 8, 8) and labels (count,), of noise, to time passes with.
+
+    Args:
+        count: of samples.
+    """
     return torch.rand(count, 1, 8, 8), torch.randint(10, (count,))
 
 
-def _sgd(rate: float, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def sgd(rate: float, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Returns SGD with momentum 0.9.
+
+    Args:
+        rate: learning rate.
+        parameters: of the model.
+    """
     return torch.optim.SGD(parameters, lr=rate, momentum=0.9)
 
 
 def _job(rate: float, _: Path) -> Job:
-    return replace(demo_job(), optimizer=partial(_sgd, rate))
+    return replace(demo_job(), optimizer=partial(sgd, rate))
 
 
 @cache
 def task(rate: float) -> Task:
     """The demo's job with a learning rate."""
     facts = {"batch": _BATCH, "rate": rate}
-    return Task(name="digits", facts=facts, make=partial(_job, rate), batch=_batch)
+    return Task(name="digits", facts=facts, make=partial(_job, rate), batch=digits)
 
 
 #: Learning rates by protocol, of `_RATES`: by `choose`, with other seeds than are reported.

@@ -37,8 +37,8 @@ _LAYERS, _WIDTH, _CLASSES = 16, 400, 10
 #: Of all layers.
 PARAMETERS = (_LAYERS - 1) * _WIDTH * (_WIDTH + 1) + (_WIDTH + 1) * _CLASSES
 _SAMPLES_EACH, _K = 4, 10
-_OUTER = {"outer": "nesterov", "outer_lr": 0.7, "outer_momentum": 0.9}
-_STREAMED = {**_OUTER, "fragments": 8, "overlap": 4}
+
+_STREAMED = {**gpt.DILOCO, "fragments": 8, "overlap": 4}
 #: Elements of a codec's form in which a scale of a block is whole.
 _BLOCKS = 1 << 12
 
@@ -126,7 +126,7 @@ def _imitated(workers: int, name: str, steps: int, **settings: Any) -> _Case:
 def _cases(runs: Runs) -> list[_Case]:
     """With as many steps as make some 20 seconds."""
     local = {"sync": "local-sgd", "k": _K}
-    diloco, streamed = {**local, **_OUTER}, {**local, **_STREAMED}
+    diloco, streamed = {**local, **gpt.DILOCO}, {**local, **_STREAMED}
     made = [
         _imitated(runs.workers, "bsp", 8),
         _imitated(runs.workers, "average k 10", 4 * _K, **local),
