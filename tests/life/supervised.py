@@ -7,7 +7,6 @@ run.later        put, told, trim, ... in their order, after both workers were st
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -22,7 +21,7 @@ from dayfly.life.deaths import Deaths, Restart, RestartPolicy
 from dayfly.life.ends import GenerationEnd
 from dayfly.life.faults import Faults
 from dayfly.life.platforms.base import Ended, Invocation, Outcome
-from dayfly.life.reports import Report
+from dayfly.life.reports import Report, packed
 from dayfly.life.restarts import Restarts
 from dayfly.life.supervisor import Supervisor
 from dayfly.life.worker_state import Past
@@ -144,7 +143,9 @@ class Memory(Channel):
 
     def report(self, rank: int, attempt: int, records: Sequence[Mapping[str, Any]]) -> None:
         key = Key(self._reports, f"report-{attempt}", rank, COORDINATOR)
-        self._messages[key] = json.dumps({"traffic": {}, "records": records}).encode()
+        self._messages[key] = packed(
+            {"traffic": {}, "records": [{"at": 0.0, **one} for one in records]}
+        )
         self._reports += 1
 
     def put(self, key: Key, header: Header, payload: memoryview) -> bool:

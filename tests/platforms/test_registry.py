@@ -27,7 +27,7 @@ def test_options_are_checked_by_their_types() -> None:
     assert platform_options("local", {}) == LocalOptions()
     with pytest.raises(RequestError, match='of platform local: memory is "much": give "auto" or'):
         platform_options("local", {"memory": "much"})
-    with pytest.raises(RequestError, match="unknown key 'size': give gpus, memory"):
+    with pytest.raises(RequestError, match="unknown key 'size': give call_ms, calls_at_once"):
         platform_options("local", {"size": "1"})
 
 

@@ -75,8 +75,10 @@ class Asking:
         finally:
             self.until.touch()
 
-    def train(self, data: Path, *, job: dict[str, Any] | None = None, **more: Any) -> dayfly.Run:
-        slowly = small.Slowly(0.1, 0.1, until=self.until)
+    def train(
+        self, data: Path, *, job: dict[str, Any] | None = None, step_s: float = 0.1, **more: Any
+    ) -> dayfly.Run:
+        slowly = small.Slowly(step_s, step_s, until=self.until)
         given = {"transform": slowly, **(job or {})}
         settings = {**small.SETTINGS, "workers": 2, **more}
         run = dayfly.train(

@@ -93,7 +93,7 @@ def test_shares_follow_the_cpu_that_comes_with_memory_unless_they_are_said() -> 
     ("asked", "words"),
     [
         ({"workers": 4, "shares": (2, 1, 1)}, "these are 3, and there are 4 workers"),
-        ({"shares": (2, 0)}, "--shares 2,0: give whole numbers from 1"),
+        ({"shares": (2, 0)}, "--shares 2,0: worker 1 would train nothing"),
         ({"each_memory_mib": (1024, -1)}, "--memory 1024,-1: give whole numbers from 1"),
         ({"each_memory_mib": (9, 8), "memory_mib": 7}, "give one of them"),
         ({"shares": (2, 1), "cut": (1,)}, "leave it or --cut out, and say the memory"),

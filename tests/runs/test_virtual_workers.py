@@ -111,7 +111,8 @@ def test_resizes_and_a_death_in_mid_run_leave_the_same_bits(
     asking = Asking(tmp_path, resize)
     last = 2 * 7 - 1
     faults = [Fault(1, last, "grad-put-part"), Fault(2, 3, "grad-fetch")]
-    run = asking.train(data, job=JOB, workers=3, virtual_workers=LEAVES, faults=faults)
+    few = {"job": JOB, "step_s": 0.5}  # steps, of which two changes have to find some left
+    run = asking.train(data, workers=3, virtual_workers=LEAVES, faults=faults, **few)
     assert [one["workers"] for one in generations(run)] == [3, 2, 4], asking.answer
     assert run.result.restarts >= 1
     assert small.bits(run) == small.bits(alone())
