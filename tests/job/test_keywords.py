@@ -50,7 +50,7 @@ def subject(function: str, directory: Path) -> Any:
     ("keywords", "of", "without"),
     [
         (SettingKeywords, Settings, set()),
-        (ChoiceKeywords, PlanQuery, {"goal", "time_limit_s", "reaching"}),
+        (ChoiceKeywords, PlanQuery, {"goal", "time_limit_s", "reaching", "apart"}),
         (ScenarioKeywords, Scenario, set()),
         (ChangeKeywords, Changes, set()),
     ],
