@@ -31,16 +31,6 @@ inspect.getmodule(step.__code__)  # looks through all modules
 assert not loaded()
 assert torch.allclose(weight, torch.full((2,), 0.5), atol=1e-5), weight
 
-# A process group and DDP ask the compiler for settings.
-store = torch.distributed.HashStore()
-torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
-model(torch.ones(1, 2)).backward()
-assert model.module.weight.grad is not None
-mode = torch._dynamo.utils.get_optimize_ddp_mode
-told = mode()
-assert not loaded()
-
 graphs = []
 def backend(graph, examples):
     graphs.append(graph)
@@ -53,7 +43,6 @@ def compiled(x):
 
 assert compiled(torch.ones(1)).tolist() == [2.0]
 assert loaded() and graphs
-assert mode() == torch._dynamo.utils.get_optimize_ddp_mode() == told
 assert torch._dynamo is sys.modules["torch._dynamo"]
 assert optimizer.add_param_group.__wrapped__.__dynamo_disable is not None
 step()

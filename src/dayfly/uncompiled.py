@@ -1,8 +1,7 @@
 """Keeps torch's compiler, and sympy, unloaded in a process until something compiles.
 
 `torch.optim` imports all of `torch._dynamo` with the first optimizer, only to mark methods as not
-to be compiled, and torch.distributed with the first process group or DDP, only to ask for settings.
-That takes as long as `import torch` itself, and a cold function is billed for it.
+to be compiled. That takes as long as `import torch` itself, and a cold function is billed for it.
 A backward pass from given gradients, as a stage's, imports `torch.fx.experimental.symbolic_shapes`
 and sympy with it, only to compare shapes of plain numbers: another half second of CPU time, and 40
 MiB. Stand-ins take the modules' places. They answer what
@@ -64,45 +63,15 @@ class _StandIn(ModuleType):
     def _load(self) -> Any:
         """Returns the real module, which from here on is the one that imports find."""
         with self.__dict__["_loading"]:
-            if sys.modules.get(self.__name__) is self:
+            if self._stands_in:
                 del sys.modules[self.__name__]
             return importlib.import_module(self.__name__)
-
-
-class _Part(_StandIn):
-    """A module of the compiler: an attribute of its stand-in, for as long as that is there."""
-
-    @property
-    def _stands_in(self) -> bool:
-        return isinstance(sys.modules.get(_COMPILER), _Compiler)
-
-
-class _TraceRules(_Part):
-    """`torch._dynamo.trace_rules`, whose caches a new process group has cleared."""
-
-    def clear_lru_cache(self) -> None:
-        """Does nothing: there are none while the compiler is not loaded."""
-        if not self._stands_in:
-            self._load().clear_lru_cache()
-
-
-class _Utils(_Part):
-    """`torch._dynamo.utils`, which DDP asks whether its reducer is to be Python's."""
-
-    def get_optimize_ddp_mode(self) -> Any:
-        """Returns the compiler's default: who sets `torch._dynamo.config` has loaded it."""
-        return "ddp_optimizer" if self._stands_in else self._load().get_optimize_ddp_mode()
 
 
 class _Compiler(_StandIn):
     """`torch._dynamo`, of which eager training needs `disable` and `graph_break`."""
 
     _is_package = True
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        parts = {"trace_rules": _TraceRules, "utils": _Utils}
-        self.__dict__.update({part: kind(f"{name}.{part}") for part, kind in parts.items()})
 
     def disable(self, fn: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> Any:
         """Returns the function, to be passed over by the compiler once that is loaded.

@@ -11,9 +11,11 @@ JOB = ("numpy.random", "dayfly.runs.worker", "dayfly.wire.channels.all_ends")
 EVALUATION = (*JOB, "dayfly.runs.evaluating.worker")
 #: Of the functions that measure a job.
 PROFILE = (*JOB, *(f"dayfly.runs.profiling.{it}" for it in ("life", "exchange", "neighbours")))
-#: Of a script's: what one of torch.distributed imports itself.
+#: Of a script's: what one of torch.distributed imports itself, and what torch imports when an
+#: optimizer is first made.
 SCRIPT = (
     "numpy.random",
+    "torch._dynamo",
     "torch.distributed",
     "dayfly.runs.scripts.worker",
     "dayfly.wire.channels.all_ends",

@@ -18,6 +18,7 @@ alone is a log of its own, as platforms follow each other. The end of the socket
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -48,7 +49,7 @@ def main(configuration: str) -> None:
     _default_signals()
     sys.path[:] = given["path"]
     # What exists by then is never garbage in a function: its collector shall not touch, and so
-    # copy, its pages. Nor is it searched here: that takes 0.2 s and gives no page back.
+    # copy, its pages.
     with garbage.importing():
         # torch comes with it; here and not above, so that the lifeline holds during the import.
         from dayfly.life.platforms import footprint, local_function
@@ -56,6 +57,7 @@ def main(configuration: str) -> None:
         for module in given["preload"]:
             importlib.import_module(module)
         leave_compiler_unloaded()
+        gc.collect()
     _warn_of_threads()
     sys.stdout.flush()
     server = socket.socket(fileno=given["socket_fd"])
