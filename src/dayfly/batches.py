@@ -224,13 +224,13 @@ class Rounds:
         return self.begun if first < self.begun < self.epochs.first(epoch + 1) else first
 
     def _within(self, epoch: int, step: int) -> int:
-        """Rounds of an epoch that lie before a step as a whole."""
+        """How many rounds of an epoch are complete before a step begins."""
         begun = self._begun(epoch)
         first = (self.epochs.first(epoch) - begun) // self.longest
         return (step - begun) // self.longest - first
 
     def _of(self, epoch: int) -> int:
-        """Rounds of an epoch."""
+        """How many rounds an epoch has."""
         return self._within(epoch, self.epochs.first(epoch + 1) - 1) + 1
 
 

@@ -135,7 +135,10 @@ def asked_of(flags: Mapping[str, Any]) -> PlanQuery:
 
 
 def _listed(flag: str, text: str) -> tuple[Any, ...]:
-    """Values of an axis of methods. Raises RequestError for what is no list."""
+    """Returns the values of a flag that lists some to compare, as `--fragments none,2,4`.
+
+    Raises RequestError for text that is no such list.
+    """
     if flag == "overlap":
         return numbers("--overlap", text, "5,10")
     words = names_of(text)

@@ -45,12 +45,12 @@ class Epoch:
 
     @property
     def epoch_s(self) -> float:
-        """Seconds of an epoch: its steps, and a validation."""
+        """Predicted seconds of an epoch: all its steps, and the validation after them."""
         return self.trained.seconds + self.validation.seconds
 
     @property
     def epoch_volume(self) -> Volume:
-        """What all workers move in an epoch: in its steps, and in a validation."""
+        """Bytes and requests of all workers together in an epoch, its validation included."""
         return volume([*self.trained.moved, *self.validation.moved])
 
 

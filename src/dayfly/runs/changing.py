@@ -152,7 +152,7 @@ def sums_note(before: Settings, after: Settings) -> str | None:
 
 
 def state_notes(before: Settings, after: Settings) -> Iterator[str]:
-    """Yields what to say of the state that another protocol does not go on with.
+    """Yields sentences for the user: which state of the run is lost when its protocol changes.
 
     Args:
         before: settings so far.

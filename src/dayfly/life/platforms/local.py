@@ -292,7 +292,7 @@ class LocalPlatform(Platform):
             self._start(tuple(invocations))
 
     def _start(self, invocations: Sequence[Invocation]) -> None:
-        """Has functions started by the coordinator's calls, and by each other's."""
+        """Has functions invoked that start together, by the coordinator or by one of them."""
         how, until, calls = self._invoking, time.monotonic(), list[LocalCall]()
         for number, invocation in enumerate(invocations):
             names = [invocations[at].function for at in how.invoked_by(number, len(invocations))]

@@ -31,10 +31,10 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Invocation calls that a function makes before its handler is called.
+    """Which functions a function invokes at its start, before its handler runs.
 
     Args:
-        functions: that it invokes, in this order.
+        functions: names of those, in the order of the calls.
         how: how long a call takes, and how many are under way at once.
     """
 

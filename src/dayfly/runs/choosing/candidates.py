@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
 P = TypeVar("P")
 #: By what part plans may be better than what a first search finds, which is to tell their memory.
-_FIRST_WITHIN = 0.05
+_ROUGHLY = 0.05
 #: A run that is longer than what an interruption delays.
 _LONG_S = 1e6
 
@@ -338,7 +338,7 @@ def _pipelines_of(
     found: dict[Settings, Candidate] = {}
     spare_mib, gap = 0.0, 0.0
     good: tuple[PipelinePlan, ...] = ()
-    for within in (_FIRST_WITHIN, 0.0):
+    for within in (_ROUGHLY, 0.0):
         merged, problems = cut_problems(target, asked, wanted, kind, spare_mib)
         left_s = max(0.01, until - time.process_time())
         choice = choose(*problems, time_limit_s=left_s, good=good, within=within)

@@ -28,7 +28,7 @@ from dayfly.training.streams import measured as with_lengths
 
 #: Times the job's batch size at which bsp is tried, unless batch sizes are named.
 MULTIPLES = (2, 4, 8)
-#: Epochs after which a run that is not at the target is ended, over those of bsp.
+#: A short run that has not reached the target loss is ended after so many times bsp's epochs.
 MOST = 3
 #: Workers of a short run, unless they are named.
 WORKERS = 4

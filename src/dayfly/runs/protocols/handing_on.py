@@ -1,4 +1,4 @@
-"""What a protocol begins with if another one wrote the run checkpoint.
+"""What state workers load where the checkpoint was written under another protocol.
 
     who wrote it          all workers have alike              each worker has its own
     bsp, hap, averaging   the whole replica                   residual of gradients
