@@ -14,7 +14,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -26,7 +25,7 @@ from benchmarks.parts.accuracy.forms import BATCH, FORMS, RATES, TRAIN, Form
 from benchmarks.parts.accuracy.reached import rows, targets
 from benchmarks.parts.accuracy.shown import figures, tables
 from benchmarks.parts.accuracy.ways import BSP, DDP, FEW, Way, ways_on
-from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.arguments import add_keep, add_pictures, new_parser
 from benchmarks.parts.machine import machine, machine_line
 from benchmarks.parts.papers.drawing import draw
 from benchmarks.parts.papers.figure import Fact
@@ -147,14 +146,8 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         help=f"only curves, at the learning rates to choose from, with seeds from {CHOOSING} on "
         f"({_CHOOSING_SEEDS} unless --seeds says another number)",
     )
-    parser.add_argument(
-        "--keep",
-        type=Path,
-        metavar="FILE",
-        help="write each curve there as its run ends, a line each, and do not repeat those that "
-        "are there",
-    )
-    parser.add_argument("--pictures", type=Path, metavar="DIR", help="draw them there, as PNG")
+    add_keep(parser)
+    add_pictures(parser)
     parser.add_argument(
         "--quick", action="store_true", help="short: to see that it works, not how fast"
     )
@@ -187,10 +180,6 @@ def _refuse(asked: argparse.Namespace) -> None:
             raise RequestError(f"--{name} {given}: give 1 or more")
     if not 0 <= asked.first_seed < CHOOSING:
         raise RequestError(f"--first-seed {asked.first_seed}: give 0 to {CHOOSING - 1}")
-    if asked.keep is not None and not asked.keep.resolve().parent.is_dir():
-        raise RequestError(f"--keep {asked.keep}: there is no such directory; make it")
-    if asked.pictures is not None and not asked.pictures.is_dir():
-        raise RequestError(f"--pictures {asked.pictures}: there is no such directory; make it")
     if asked.curves or asked.choose:
         if asked.rounds is not None:
             raise RequestError("--rounds: nothing is timed with --curves or --choose; leave it out")

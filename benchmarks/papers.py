@@ -11,13 +11,12 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.arguments import add_pictures, new_parser
 from benchmarks.parts.papers import FIGURES
 from benchmarks.parts.papers.drawing import draw
 from benchmarks.parts.papers.figure import Fact, Figure
@@ -29,8 +28,6 @@ def run(args: Sequence[str]) -> dict[str, Any]:
     asked = _arguments(args)
     if unknown := [name for name in asked.only or [] if name not in FIGURES]:
         raise RequestError(f"there is no figure {unknown[0]!r}: give one of {', '.join(FIGURES)}")
-    if asked.pictures is not None and not asked.pictures.is_dir():
-        raise RequestError(f"--pictures {asked.pictures}: there is no such directory; make it")
     made: list[Figure] = []
     pictures: list[str] = []
     for name in asked.only or FIGURES:
@@ -58,6 +55,6 @@ def table(result: Mapping[str, Any]) -> Table:
 def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser = new_parser("papers", "The papers' comparisons at their scale, in virtual time.")
     parser.add_argument("--only", nargs="+", metavar="FIGURE", help=f"of {', '.join(FIGURES)}")
-    parser.add_argument("--pictures", type=Path, metavar="DIR", help="draw them there, as PNG")
+    add_pictures(parser)
     parser.add_argument("--tables", action="store_true", help="the facts in Markdown, too")
     return parser.parse_args(args)

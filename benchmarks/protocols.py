@@ -20,14 +20,14 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from benchmarks.parts.arguments import new_parser
+from benchmarks.parts.arguments import add_keep, add_pictures, new_parser
 from benchmarks.parts.machine import machine, machine_line
-from benchmarks.parts.protocols import capped, fasdl, gpt, hybrid, linear, utilisation
+from benchmarks.parts.papers.drawing import draw
+from benchmarks.parts.protocols import capped, fasdl, fasdl_drawn, gpt, hybrid, linear, utilisation
 from benchmarks.parts.protocols.trained import Runs
 from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import framed
@@ -88,7 +88,15 @@ def run(args: Sequence[str]) -> dict[str, Any]:
         "seeds": list(seeds),
         "choose": asked.choose,
         "parts": parts,
+        "pictures": _drawn(parts, asked),
     }
+
+
+def _drawn(parts: Mapping[str, list[dict[str, Any]]], asked: argparse.Namespace) -> list[str]:
+    """Paths of pictures, of what is drawn at all."""
+    if asked.pictures is None or asked.choose or "fasdl" not in parts:
+        return []
+    return [str(draw(fasdl_drawn.figure(parts["fasdl"]), asked.pictures))]
 
 
 def table(result: Mapping[str, Any]) -> Table:
@@ -109,12 +117,8 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         help=f"try the settings to choose from, with seeds from {CHOOSING} on "
         f"({_CHOOSING_SEEDS} unless --seeds says another number)",
     )
-    parser.add_argument(
-        "--keep",
-        type=Path,
-        metavar="FILE",
-        help="write each run there as it ends, a line each, and do not repeat those that are there",
-    )
+    add_keep(parser)
+    add_pictures(parser)
     asked = parser.parse_args(args)
     if asked.workers < 3:
         raise RequestError(f"--workers {asked.workers}: give 3 or more")
@@ -124,6 +128,4 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         raise RequestError(f"--first-seed {asked.first_seed}: give 0 to {CHOOSING - 1}")
     if asked.choose and any(PARTS[name].choose is None for name in asked.only or ()):
         raise RequestError("--choose: caps has no settings to choose from; leave it out of --only")
-    if asked.keep is not None and not asked.keep.resolve().parent.is_dir():
-        raise RequestError(f"--keep {asked.keep}: there is no such directory; make it")
     return asked

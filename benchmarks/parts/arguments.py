@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from dayfly.errors import RequestError
 
@@ -22,6 +23,33 @@ def add_parts(parser: argparse.ArgumentParser, parts: Mapping[str, str]) -> None
     """Flags of a benchmark's parts. parts: what each is, by name."""
     for name, what in parts.items():
         parser.add_argument(f"--{name}", action="store_true", help=f"only this: {what}")
+
+
+def add_keep(parser: argparse.ArgumentParser) -> None:
+    """`--keep FILE`; parsing raises RequestError if its directory is not there."""
+
+    def file(text: str) -> Path:
+        if not Path(text).resolve().parent.is_dir():
+            raise RequestError(f"--keep {text}: there is no such directory; make it")
+        return Path(text)
+
+    parser.add_argument(
+        "--keep",
+        type=file,
+        metavar="FILE",
+        help="write each run there as it ends, a line each, and do not repeat those that are there",
+    )
+
+
+def add_pictures(parser: argparse.ArgumentParser) -> None:
+    """`--pictures DIR`; parsing raises RequestError if it is not there."""
+
+    def directory(text: str) -> Path:
+        if not Path(text).is_dir():
+            raise RequestError(f"--pictures {text}: there is no such directory; make it")
+        return Path(text)
+
+    parser.add_argument("--pictures", type=directory, metavar="DIR", help="draw them there, as PNG")
 
 
 def asked_parts(asked: argparse.Namespace, parts: Iterable[str]) -> list[str]:
