@@ -13,9 +13,10 @@
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
     methods    the same with training methods and batch sizes, which take different samples
     streams    the same of outer gradients that are streamed, and compressed
+    hap        what `dayfly plan --sync hap` shows, beside `dayfly predict` of every plan
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
-dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last three,
+dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last four,
 planner and enumeration have the same equations, and share no search. Of whole models the planner
 proposes by closed forms and predicts what is within their error of the front; so `missed` counts
 plans that are better than all that it shows by more than `--error`. `worst` is the largest such
@@ -42,6 +43,7 @@ from benchmarks.parts import plan_time
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.enumerated import (
     gpus,
+    hybrid,
     k_reduce,
     methods,
     places,
@@ -141,6 +143,11 @@ def _streams(chance: Random) -> _Both:
     return methods.chosen(problem), methods.every_plan(problem)
 
 
+def _hap(chance: Random) -> _Both:
+    problem = hybrid.random_problem(chance)
+    return hybrid.chosen(problem), hybrid.every_plan(problem)
+
+
 #: By name: of a chance what the planner shows and every plan, and the share of `--plans`.
 PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "k-reduce": (_k_reduce, 0.4),
@@ -156,9 +163,10 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "whole": (_whole, 0.001),
     "methods": (_methods, 0.001),
     "streams": (_streams, 0.001),
+    "hap": (_hap, 0.001),
 }
 #: Those whose plans are judged by predictions.
-PREDICTED = ("whole", "methods", "streams")
+PREDICTED = ("whole", "methods", "streams", "hap")
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:

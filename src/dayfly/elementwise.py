@@ -33,12 +33,12 @@ def most(a: float, b: float) -> Any:
 
 
 def largest(value: float) -> Any:
-    """Returns the largest element of an array; a single number is returned as it is."""
+    """Returns the largest element of an array, 0 of none; a single number is returned as it is."""
     if isinstance(value, _PLAIN):
         return value
     import numpy as np
 
-    return float(np.max(value))
+    return float(np.max(value, initial=0.0))
 
 
 def choice(condition: object, a: float, b: float) -> Any:

@@ -53,7 +53,7 @@ def problem(name: str, one: Workload, memories: tuple[int, ...], most: int) -> K
         epochs=1.0,
         sizes=sizes,
         workers=tuple(range(1, 21)),
-        aggregators_samples=batches(sizes[0], one.most),
+        aggregators_samples=batches(sizes[0].train, one.most),
         most_global_samples=one.most,
         store=S3,
     )
@@ -134,7 +134,7 @@ def test_rounds_of_all_pairs_at_once_are_those_of_each() -> None:
 def test_batches_by_equations_13_and_14() -> None:
     """ResNet50: b/(1/0.6 - 1) = 18.7, rounded up to 32; of SqueezeNet 33.9 and 48."""
     found = {
-        name: batches(size(one.fit, 10240, 70e6, 10**6), one.most)[:2]
+        name: batches(size(one.fit, 10240, 70e6, 10**6).train, one.most)[:2]
         for name, one in WORKLOADS.items()
     }
     assert found == {
@@ -144,5 +144,5 @@ def test_batches_by_equations_13_and_14() -> None:
         "SqueezeNet": (48, 64),
     }
     bert = size(WORKLOADS["BERT-Base"].fit, 10240, 70e6, 10**6)
-    assert batches(bert, 40, rate=0, step=10) == (10, 20, 30, 40)
-    assert batches(bert, 8) == (8,)
+    assert batches(bert.train, 40, rate=0, step=10) == (10, 20, 30, 40)
+    assert batches(bert.train, 8) == (8,)

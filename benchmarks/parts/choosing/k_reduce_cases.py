@@ -109,7 +109,7 @@ def _problem(
                 usd_per_s=prices("aws-lambda").usd_per_gb_s * memory / 1024,
             )
         )
-    allowed = batches(sizes[0], min(most, max(one.most_samples for one in sizes)))
+    allowed = batches(sizes[0].train, min(most, max(one.most_samples for one in sizes)))
     return KReduceProblem(
         size_bytes=size_mib * MIB,
         data_bytes=data_bytes,

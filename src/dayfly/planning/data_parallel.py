@@ -23,6 +23,7 @@ from dayfly.batches import (
     share,
     validation_blocks,
 )
+from dayfly.elementwise import least
 from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
@@ -311,10 +312,11 @@ def summed_numbers(profile: Profile, batch_size: int) -> int:
 
 
 def validating_s(size: SizeProfile, samples: int, batch_size: int, workers: int) -> float:
-    """Seconds of the worker that has the most blocks of a validation of so many samples."""
+    """Seconds of the worker that has the most blocks of a validation; elementwise but for the
+    size."""
     block = block_samples(batch_size)
     blocks = -(-samples // block)
-    return -(-blocks // workers) * _evaluated(size, min(block, samples))
+    return -(-blocks // workers) * _evaluated(size, least(block, samples))
 
 
 def _evaluated(size: SizeProfile, samples: int) -> float:

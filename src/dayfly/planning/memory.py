@@ -29,6 +29,7 @@ Not counted, as no profile says it: what a job's own Datasets hold, and processe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -356,8 +357,18 @@ def _writes_beside_steps(
     """Whether a checkpoint is due before the end: after some time, or as the log fills."""
     if lasts_s is None or lasts_s > c.checkpoint_every_s:
         return True
-    if c.workers == 1:
-        return False
-    sums = max(1.0, has.gradients)
-    due = max(1.0, (_LOG_BYTES - (c.workers - 1) * sums) // sums // 2)
-    return c.epochs * Batches(profile.samples, c.batch_size).steps > due
+    steps = c.epochs * Batches(profile.samples, c.batch_size).steps
+    return steps > logged_steps(c.workers, has.gradients)
+
+
+def logged_steps(workers: int, gradients_bytes: float) -> float:
+    """Returns the steps after which the log makes a checkpoint due; infinite for a lone worker.
+
+    Args:
+        workers: of the run.
+        gradients_bytes: of what each sums in a step.
+    """
+    if workers == 1:
+        return math.inf
+    sums = max(1.0, gradients_bytes)
+    return max(1.0, (_LOG_BYTES - (workers - 1) * sums) // sums // 2)

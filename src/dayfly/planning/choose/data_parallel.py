@@ -24,7 +24,6 @@ from typing import cast
 import numpy as np
 
 from dayfly.batches import Batches, share, validations
-from dayfly.elementwise import by_value
 from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import Array, Ints, nearest
 from dayfly.planning.choose.data_parallel_problem import DataParallelPlan, DataParallelProblem
@@ -33,14 +32,11 @@ from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.sums import SumTable, link_of
 from dayfly.planning.choose.whole_memory import Room
-from dayfly.planning.choose.whole_runs import billed_s, least_run, run_of
-from dayfly.planning.configuration import Configuration
+from dayfly.planning.choose.whole_runs import functions_usd, least_run, run_of
 from dayfly.planning.decline import Decline
 from dayfly.planning.function_times import cut_backward, declined, passed
 from dayfly.planning.gpus import gpu_room_mib
-from dayfly.planning.lives import pace_of, told_by
 from dayfly.planning.profile import SizeProfile
-from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.servers import holds
 
 
@@ -228,21 +224,15 @@ def _made(
         for batch, part in p.shares_of_steps
     )
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
-    steps = Batches(profile.samples, p.batch_size).steps * p.epochs
-    validated = validations(p.epochs, p.validate_every)
-    kind = profile.kind_of(size)
-    own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
-    request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
+    steps = Batches(profile.samples, p.batch_size).steps
     step_s = reduced_s + apply_s + p.sums_a_step * p.exchanging_s(size)
     step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
     run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
-    paid_s = cast("Array", billed_s(p.platform, cast("float", run_s)))
-    usd = workers * (paid_s * own_usd + lives * request_usd)
-    sums_usd = p.sums_a_step * steps * among.step_usd[rows]
-    usd = usd + (sums_usd + validated * among.measured_usd[rows])
-    usd = usd + _told_usd(p, workers, memory_mib, size, run_s, lives)
-    if p.store is not None and p.store.rented:
-        usd = usd + by_value(p.store.servers_usd, cast("float", run_s))
+    of_run = cast("tuple[float, int]", (run_s, lives))
+    usd = functions_usd(p, memory_mib, size, workers, *of_run, steps) + (
+        p.sums_a_step * steps * p.epochs * among.step_usd[rows]
+        + validations(p.epochs, p.validate_every) * among.measured_usd[rows]
+    )
     kept = np.flatnonzero(run_s <= most_s)
     alike = DataParallelPlan(
         workers=workers,
@@ -250,7 +240,7 @@ def _made(
         collective="",
         micro_batches=micro_batches,
         store=profile.channel,
-        has=kind,
+        has=profile.kind_of(size),
     )
     named = [among.named[at] for at in rows[kept].tolist()]
     limits = _limits(p, workers, memory_mib, size)
@@ -285,31 +275,6 @@ def _reduced_s(
     return cast("Array", each_reduced_s.max(axis=1))
 
 
-def _told_usd(
-    p: DataParallelProblem,
-    workers: int,
-    memory_mib: int,
-    size: SizeProfile,
-    run_s: Array,
-    lives: Ints,
-) -> Array | float:
-    """Of reports, and of looks for a wish to stop."""
-    if p.store is None:
-        return 0.0
-    run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
-    steps = Batches(p.profile.samples, p.batch_size).steps
-    means, share = ChannelModel.of(p.profile), size.gpu_share
-    pace = pace_of(means, [memory_mib], p.platform, p.store, workers, share)
-    lookers = pace.lookers
-    usd: Array | float = 0.0
-    for rank, count in ((0, 1), (1, lookers - 1), (lookers, workers - lookers)):
-        told = told_by(run, pace, cast("float", run_s), cast("int", lives), steps, rank)
-        asked = told.requests - told.puts
-        each = p.store.puts_usd(told.puts, told.bytes_up) + p.store.gets_usd(asked, 0)
-        usd += count * (each + p.store.transfer_usd(told.bytes_up, 0))
-    return usd
-
-
 def _limits(
     p: DataParallelProblem, workers: int, memory_mib: int, size: SizeProfile
 ) -> tuple[str, ...]:
@@ -332,7 +297,7 @@ def _fits_nowhere(
     workers = max(one for one in p.allowed if one <= most)
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
     least = float(_sums(p, size, [workers]).of(workers).held_bytes.min())
-    needs = math.ceil(room.needs_mib(size, workers, micro, least))
+    needs = math.ceil(room.needs_mib(size, workers, micro, held_bytes=least))
     room_mib = max(gpu_room_mib(p.profile, one) or 0.0 for _, one in sizes)
     if p.profile.gpu is not None and needs <= memory_mib:
         return RequestError(

@@ -125,9 +125,8 @@ def _check(problem: KReduceProblem) -> None:
     workers = next((one for one in sorted(p.workers) if len(p.aggregators_of(one))), None)
     if workers is None:
         fewest = min(p.aggregators or (1,))
-        beside, needs = ("", fewest) if p.all_aggregate is None else (" and another", fewest + 1)
         raise RequestError(
-            f"{fewest} aggregators{beside} are more than {max(p.workers)} functions: allow {needs} "
+            f"{fewest} aggregators are more than {max(p.workers)} functions: allow {fewest} "
             "functions, or fewer aggregators"
         )
     if workers * least > p.most_global_samples:

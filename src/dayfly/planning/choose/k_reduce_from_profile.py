@@ -18,12 +18,9 @@ from dayfly.planning.choose.k_reduce_problem import (
     batches,
 )
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.data_parallel import flat_of
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.memory import excess_mib, peak_mib
 from dayfly.planning.profile import Affine, Profile, SizeProfile
-from dayfly.planning.ranks import travelling_bytes
-from dayfly.specs.protocols import PROTOCOLS
 
 
 def k_reduce_problem(
@@ -37,10 +34,6 @@ def k_reduce_problem(
     step: int = STEP,
     vcpus_at_once: float = math.inf,
     kind: FunctionKind = BY_MEMORY,
-    sync: str = "bsp",
-    aggregators: Sequence[int] | None = None,
-    all_aggregate: bool | None = None,
-    compress: str = "none",
 ) -> KReduceProblem:
     """FasDL's problem of a job.
 
@@ -49,16 +42,11 @@ def k_reduce_problem(
         rate, step: see `batches`.
         vcpus_at_once: of all functions.
         kind: one of `kinds_of_sizes`.
-        sync: protocol, by which functions hold more or less: bsp or hap.
-        aggregators: how many there may be; None: any number.
-        all_aggregate: as of `KReduceProblem`.
-        compress: as `--compress`.
 
     Raises:
-        RequestError: without prices, without limited memory sizes, if contributions and sums travel
-            in different sizes, and if the model fits nowhere.
+        RequestError: without prices, without limited memory sizes, and if the model fits nowhere.
     """
-    held = {"collective": "k-reduce", "aggregators": 1, "sync": sync, "compress": compress}
+    held = {"collective": "k-reduce", "aggregators": 1}
     profile = of_kind(profile, kind)
     sizes = tuple(
         FunctionSize(
@@ -69,26 +57,20 @@ def k_reduce_problem(
             most_samples=most_samples(profile, memory_mib, workers, most_global_samples, **held),
             usd_per_s=platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus),
             start_s=size.init_s.value,
-            idle_s=beside_passes_s(profile, size),
             most_workers=most_at_once(size, max(workers), vcpus_at_once),
         )
         for memory_mib, size in allowed(profile, vcpus_at_once)
     )
     check_fits(profile, [(size.memory_mib, size.most_samples) for size in sizes], workers, held)
-    least = min(sizes, key=lambda size: size.train.fixed / size.train.each)
+    least = min((one.train for one in sizes), key=lambda one: one.fixed / one.each)
     return KReduceProblem(
-        size_bytes=travelling(profile, compress),
+        size_bytes=summed_bytes(profile),
         data_bytes=0.0,
         samples=profile.samples,
         epochs=profile.epochs,
         sizes=sizes,
         workers=tuple(workers),
-        aggregators=None if aggregators is None else tuple(aggregators),
-        all_aggregate=all_aggregate,
-        aggregators_samples=(
-            *((0,) if PROTOCOLS[sync].staleness else ()),
-            *batches(least, most_global_samples, rate=rate, step=step),
-        ),
+        aggregators_samples=batches(least, most_global_samples, rate=rate, step=step),
         most_global_samples=most_global_samples,
         store=store,
         usd_per_invocation=platform.prices.usd_per_request if platform.prices else 0.0,
@@ -98,41 +80,11 @@ def k_reduce_problem(
     )
 
 
-def travelling(profile: Profile, compress: str) -> float:
-    """Returns the bytes of a step's sum as it travels: the equations' S_m.
-
-    Args:
-        profile: of the job.
-        compress: as `--compress`.
-
-    Raises:
-        RequestError: sums travel in other sizes than contributions, which S_m cannot be.
-    """
-    if compress == "none":
-        return summed_bytes(profile)
-    two = Configuration(workers=2, batch_size=2, compress=compress)
-    *gradients, tail = flat_of(profile, two).buckets
-    part, whole = (
-        sum(travelling_bytes(compress, 2, length, total) for length in gradients)
-        for total in (False, True)
-    )
-    if part != whole:
-        raise RequestError(
-            f"--compress {compress} of hap is predicted, and not searched: FasDL's problem has one "
-            "size of contributions and sums; give bf16, int8 or int4"
-        )
-    return float(part + travelling_bytes("none", 2, tail, False))
-
-
 def training(profile: Profile, size: SizeProfile) -> Affine:
     """Seconds of a step of so many samples, but for its messages."""
-    rest = Affine(beside_passes_s(profile, size), 0.0)
+    apply_s = size.apply(sum(layer.trained for layer in profile.layers))
+    rest = Affine(size.step_s.value + apply_s, 0.0)
     return sum((*size.forward, *size.backward, size.data), rest)
-
-
-def beside_passes_s(profile: Profile, size: SizeProfile) -> float:
-    """Returns the seconds of a step that has no samples, but for its messages."""
-    return size.step_s.value + size.apply(sum(layer.trained for layer in profile.layers))
 
 
 def most_samples(

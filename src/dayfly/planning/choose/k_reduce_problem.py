@@ -25,6 +25,7 @@ from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import aggregate_s, requests_usd, rounds_of
 from dayfly.planning.choose.front import counted
 from dayfly.planning.decline import Decline, left_of_bandwidth
+from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.profile import Affine, Transfer
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes
 from dayfly.wire.streams import HostLink
@@ -85,8 +86,7 @@ class KReduceProblem:
     """What there is to choose among, and its limits.
 
     sizes: of functions, by rising memory. workers: all W to consider; the largest is the limit of
-    functions at once. aggregators: all K to consider; None: any. all_aggregate: whether several
-    may all be, which is bsp; None: as `aggregators` has it. aggregators_samples: all B^a to
+    functions at once. aggregators: all K to consider; None: any. aggregators_samples: all B^a to
     consider, rising; see `batches`. 0 among them: aggregators may be standalone, and train nothing.
     most_global_samples: B^g may be so many (equation 12). store:
     whose prices messages have; None: they cost nothing. usd_per_invocation: of a function, which
@@ -102,7 +102,6 @@ class KReduceProblem:
     sizes: tuple[FunctionSize, ...]
     workers: tuple[int, ...]
     aggregators: tuple[int, ...] | None = None
-    all_aggregate: bool | None = None
     aggregators_samples: tuple[int, ...]
     most_global_samples: int
     store: StoreFacts | None = None
@@ -135,12 +134,9 @@ class KReduceProblem:
         return 0 in self.aggregators_samples
 
     def aggregators_of(self, workers: int) -> Ints:
-        """Returns all K of so many functions, rising; a lone one may always aggregate."""
+        """Returns all K of so many functions, rising."""
         every = np.arange(1, workers + 1)
-        of = np.isin(every, every if self.aggregators is None else self.aggregators)
-        if self.all_aggregate is not None:
-            of[-1] = self.all_aggregate or workers == 1
-        return every[of]
+        return every if self.aggregators is None else np.intersect1d(every, self.aggregators)
 
     def share(self, workers: int) -> float:
         """Returns the most bytes a second that each of so many functions has; elementwise."""
@@ -157,13 +153,15 @@ class KReduceProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KReducePlan:
-    """W, M, K, B^a and B^n. others_samples: 0 where all are aggregators."""
+    """W, M, K, B^a and B^n. others_samples: 0 where all are aggregators. has: of a function, beside
+    its memory."""
 
     workers: int
     memory_mib: int
     aggregators: int
     aggregators_samples: int
     others_samples: int
+    has: FunctionKind = BY_MEMORY
 
     @property
     def global_samples(self) -> int:
@@ -181,7 +179,7 @@ class KReducePlan:
 
 
 def batches(
-    size: FunctionSize, most_samples: int, *, rate: float = RATE, step: int = STEP
+    train: Affine, most_samples: int, *, rate: float = RATE, step: int = STEP
 ) -> tuple[int, ...]:
     """Batches of aggregators to consider: in steps, from B_lower to `most_samples`.
 
@@ -189,8 +187,14 @@ def batches(
     `rate` at least, so B_lower = b/(1/rate - 1), rounded up to a step here. `most_samples` itself
     if that is less. rate 0: from the first step on. b is the same for all memory sizes in
     equation 4; of sizes that are measured apart, take the one whose b is least.
+
+    Args:
+        train: seconds of a step of so many samples.
+        most_samples: of a step.
+        rate: see above.
+        step: between batches.
     """
-    b = size.train.fixed / size.train.each
+    b = train.fixed / train.each
     least = max(1, math.ceil(b / (1 / rate - 1) / step)) if rate else 1
     return tuple(range(least * step, most_samples + 1, step)) or (most_samples,)
 

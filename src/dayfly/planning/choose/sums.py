@@ -82,9 +82,9 @@ class SumTable:
         self.flat: Flat = flat_of(p.profile, p.configuration(2))
         self._store, self._collectives, self._workers = p.store, p.collectives, workers
         self._link, self._at_once = means.link(size), means.at_once
-        each = _summed(p, self.flat)
-        self._unique = sorted(set(each))
-        self._of_bucket = np.array([self._unique.index(one) for one in each])
+        self._each = _summed(p, self.flat)
+        self._unique = sorted(set(self._each))
+        self._of_bucket = np.array([self._unique.index(one) for one in self._each])
         lengths = np.array([length for length, _ in self._unique])
         measured = np.array([summed_numbers(p.profile, p.batch_size)])
         self._lengths = ((lengths, ITEM_BYTES), (measured, 8))
@@ -120,9 +120,9 @@ class SumTable:
             of["carried_s"] + later_s - of["busiest_s"],
             of["carried_s"],
             of["busiest_s"],
-            self._usd(of),
+            self.usd(of),
             once["seconds"][:, 0],
-            self._usd(once),
+            self.usd(once),
             held.sum(axis=1),
         )
 
@@ -138,7 +138,7 @@ class SumTable:
         """Of so many workers and more."""
         numbers = [n for n in self._workers if n >= workers]
         rows = numbers if name == K_REDUCE else [1] * len(numbers)
-        few = sum(pairs <= _PAIRS for pairs in accumulate(rows)) or 1
+        few = sum(pairs <= PAIRS for pairs in accumulate(rows)) or 1
         numbers, rows = numbers[:few], rows[:few]
         n = np.repeat(numbers, rows)[:, None]
         k = np.concatenate([np.arange(1, one + 1) for one in rows])[:, None]
@@ -188,8 +188,31 @@ class SumTable:
             **travel,  # type: ignore[arg-type]
         )
 
-    def _usd(self, costs: Mapping[str, Array]) -> Array:
-        """The store's, of each row's sums together."""
+    def asked(self, workers: Ints) -> AllReduce:
+        """Returns the all-reduces of a step, as costs are asked.
+
+        Args:
+            workers: that sum, (rows, 1); what costs say is (rows, buckets).
+        """
+        lengths, travel = np.array([length for length, _ in self._each]), {}
+        if any(codec != "none" for _, codec in self._each):
+            travel = {
+                name: _travelling(workers, self._each, total)
+                for name, total in (("travelling_bytes", False), ("sum_bytes", True))
+            }
+        return AllReduce(
+            members=cast("int", workers),
+            length=cast("int", lengths),
+            link=self._link,
+            **travel,  # type: ignore[arg-type]
+        )
+
+    def usd(self, costs: Mapping[str, Array]) -> Array:
+        """Returns the store's dollars, of each row's sums together.
+
+        Args:
+            costs: puts, gets, bytes_up and bytes_down, (rows, sums).
+        """
         store = self._store
         puts, gets, up, down = (
             costs[what].sum(axis=1) for what in ("puts", "gets", "bytes_up", "bytes_down")
@@ -222,7 +245,7 @@ def _travelling(
 
 
 #: Rows of which costs are found together.
-_PAIRS = 20_000
+PAIRS = 20_000
 #: Of `Cost`.
 _FIGURES = (
     *("seconds", "carried_s", "busiest_s", "memory_bytes"),

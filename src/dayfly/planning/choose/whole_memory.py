@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -13,7 +13,7 @@ from dayfly.planning.choose.from_profile import limited
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration
 from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.memory import Peak, gpu_peak_mib, peak_of
-from dayfly.planning.profile import SizeProfile
+from dayfly.planning.profile import Profile, SizeProfile
 
 if TYPE_CHECKING:
     from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
@@ -22,55 +22,66 @@ if TYPE_CHECKING:
 _NONE = np.iinfo(np.int64).max
 
 
-class Room:
-    """What functions of a problem need; but for their base it is the same for all memory sizes.
+class Peaks:
+    """What functions of whole models need; but for their base it is the same for all memory sizes.
+
+    Args:
+        profile: of the job.
+        configuration: a run of functions of this memory by what it depends on beside them, numbers;
+            asked about is its last kind of workers.
+    """
+
+    def __init__(self, profile: Profile, configuration: Callable[..., Configuration]) -> None:
+        self._profile, self._configuration = profile, configuration
+        self._first_mib, self._first = limited(profile)[0]
+        self._found: dict[tuple[int, ...], Peak] = {}
+        self._on_gpu: dict[tuple[int, ...], float] = {}
+
+    def needs_mib(
+        self, size: SizeProfile, *of: int, held_bytes: float, short: bool = False
+    ) -> float:
+        """Of a function of this size at its fullest moment.
+
+        Args:
+            size: of the function.
+            of: as `configuration` has it.
+            held_bytes: of contributions under way; elementwise.
+            short: whether the run is over before a checkpoint is due.
+        """
+        key = (*of, short)
+        if key not in self._found:
+            run, lasts_s = self._configuration(self._first_mib, *of), 0.0 if short else None
+            kind = len(run.kinds) - 1
+            self._found[key] = peak_of(self._profile, run, kind, lasts_s=lasts_s)
+        return self._found[key].mib(held_bytes) + size.base_mib.value - self._first.base_mib.value
+
+    def holds_on_gpu(self, size: SizeProfile, *of: int) -> bool:
+        """Returns whether a function's part of a GPU holds its share; true: it has none."""
+        room_mib = gpu_room_mib(self._profile, size)
+        if room_mib is not None and of not in self._on_gpu:
+            run = self._configuration(self._first_mib, *of)
+            self._on_gpu[of] = gpu_peak_mib(self._profile, run, len(run.kinds) - 1)
+        return room_mib is None or self._on_gpu[of] <= room_mib
+
+
+class Room(Peaks):
+    """What functions of a data-parallel problem need, by workers and micro-batches.
 
     Args:
         problem: of the whole model.
     """
 
     def __init__(self, problem: DataParallelProblem) -> None:
+        super().__init__(problem.profile, self._held)
         self._problem = problem
-        self._first_mib, self._first = limited(problem.profile)[0]
         self._micro_batches = sorted(set(problem.micro_batches))
-        self._found: dict[tuple[int, int, bool], Peak] = {}
-        self._on_gpu: dict[tuple[int, int], float] = {}
 
-    def needs_mib(
-        self,
-        size: SizeProfile,
-        workers: int,
-        micro_batches: int,
-        held_bytes: float,
-        *,
-        short: bool = False,
-    ) -> float:
-        """Of a function of this size at its fullest moment.
-
-        Args:
-            held_bytes: as `Sums` has them.
-            short: whether the run is over before a checkpoint is due.
-        """
-        key = (workers, micro_batches, short)
-        if key not in self._found:
-            held, lasts_s = self._held(workers, micro_batches), 0.0 if short else None
-            self._found[key] = peak_of(self._problem.profile, held, 0, lasts_s=lasts_s)
-        return self._found[key].mib(held_bytes) + size.base_mib.value - self._first.base_mib.value
-
-    def holds_on_gpu(self, size: SizeProfile, workers: int, micro_batches: int) -> bool:
-        """Returns whether a function's part of a GPU holds its share; true: it has none."""
-        profile, key = self._problem.profile, (workers, micro_batches)
-        room_mib = gpu_room_mib(profile, size)
-        if room_mib is not None and key not in self._on_gpu:
-            self._on_gpu[key] = gpu_peak_mib(profile, self._held(*key), 0)
-        return room_mib is None or self._on_gpu[key] <= room_mib
-
-    def _held(self, workers: int, micro_batches: int) -> Configuration:
+    def _held(self, memory_mib: int, workers: int, micro_batches: int) -> Configuration:
         p = self._problem
         return p.configuration(
             workers,
             replicas=workers,
-            memory_mib=(self._first_mib,),
+            memory_mib=(memory_mib,),
             micro_batches=micro_batches,
             lifetime_s=p.platform.lifetime_max_s,
         )
@@ -79,7 +90,14 @@ class Room:
         self, memory_mib: int, size: SizeProfile, workers: int, held_bytes: Array
     ) -> Iterator[tuple[Ints, int, float]]:
         """Yields ways that need as many micro-batches, how many, and the seconds up to which a run
-        has memory for so few. Arguments as of `needs_mib`."""
+        has memory for so few.
+
+        Args:
+            memory_mib: of each function.
+            size: of the functions.
+            workers: how many.
+            held_bytes: as `Sums` has them.
+        """
         whole = self._least_micro_batches(memory_mib, size, workers, held_bytes, short=False)
         short = self._least_micro_batches(memory_mib, size, workers, held_bytes, short=True)
         for micros, most_s in (
@@ -107,6 +125,7 @@ class Room:
                 break
             if not self.holds_on_gpu(size, workers, micro):
                 continue
-            needs = self.needs_mib(size, workers, micro, cast("float", held_bytes), short=short)
+            held = cast("float", held_bytes)
+            needs = self.needs_mib(size, workers, micro, held_bytes=held, short=short)
             found[open_ & (needs <= memory_mib)] = micro
         return found

@@ -34,8 +34,9 @@ from dayfly.planning.configuration import start_s as start_of
 from dayfly.planning.data_parallel import validating_s
 from dayfly.planning.function_times import passed
 from dayfly.planning.interruptions import interrupted_s
+from dayfly.planning.lives import pace_of, told_by
 from dayfly.planning.profile import NOTHING, Affine, Profile, SizeProfile
-from dayfly.planning.ranks import channel_of
+from dayfly.planning.ranks import ChannelModel, channel_of
 
 if TYPE_CHECKING:
     from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
@@ -60,16 +61,72 @@ def run_of(
     validation_s = validating_s(size, p.profile.validation_samples, p.batch_size, workers)
     validated = validations(p.epochs, p.validate_every)
     training_s = steps * step_s + validated * (validation_s + summed_s)
-    lives = _lives(p.platform, size, training_s)
+    return lived(p.platform, size, workers, training_s)
+
+
+def lived(
+    platform: FunctionPlatform, size: SizeProfile, workers: int, training_s: float
+) -> tuple[float, int]:
+    """Returns the seconds of a run, and the lives of each of its functions; elementwise.
+
+    Args:
+        platform: where they are.
+        size: of the functions.
+        workers: how many.
+        training_s: seconds of all steps and validations.
+
+    Raises:
+        RequestError: interruptions of spot machines leave no time to train.
+    """
+    lives = _lives(platform, size, training_s)
     start_s = size.init_s.value + size.start_s.value
     run_s = interrupted_s(
         training_s + lives * (start_s + size.end_s.value),
         workers,
-        p.platform,
+        platform,
         start_s=start_s,
         checkpoint_every_s=CHECKPOINT_EVERY_S,
     )
     return run_s, lives
+
+
+def functions_usd(
+    p: DataParallelProblem,
+    memory_mib: int,
+    size: SizeProfile,
+    workers: int,
+    run_s: float,
+    lives: int,
+    steps: int,
+) -> float:
+    """Returns the dollars of a run but for its sums: functions, reports, servers; elementwise in
+    the last three.
+
+    Args:
+        p: the problem.
+        memory_mib: of each function.
+        size: its figures.
+        workers: how many.
+        run_s: seconds of the run.
+        lives: of each function.
+        steps: of an epoch.
+    """
+    kind = p.profile.kind_of(size)
+    own_usd = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
+    request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
+    usd = workers * (billed_s(p.platform, run_s) * own_usd + lives * request_usd)
+    if p.store is None:
+        return usd
+    means, share = ChannelModel.of(p.profile), size.gpu_share
+    pace = pace_of(means, [memory_mib], p.platform, p.store, workers, share)
+    run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
+    lookers = pace.lookers
+    for rank, count in ((0, 1), (1, lookers - 1), (lookers, workers - lookers)):
+        told = told_by(run, pace, run_s, lives, steps, rank)
+        asked = told.requests - told.puts
+        each = p.store.puts_usd(told.puts, told.bytes_up) + p.store.gets_usd(asked, 0)
+        usd = usd + count * (each + p.store.transfer_usd(told.bytes_up, 0))
+    return usd + by_value(p.store.servers_usd, run_s) if p.store.rented else usd
 
 
 def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: float) -> int:

@@ -2,7 +2,7 @@
 
 pipeline        FuncPipe's problem over a store, Hydrozoa's over direct links
 data parallel   functions, memory, collective and micro-batches
-k-reduce        the same with the batch free, FasDL's problem
+k-reduce        the same with the batch free, FasDL's problem; of hap by its own closed forms
 """
 
 from __future__ import annotations
@@ -118,18 +118,20 @@ def proposed(
 
 
 def _hybrid(target: Target, asked: PlanQuery, wanted: JobSpec) -> Proposed:
-    """Plans of hap alone: FasDL's problem is the one that has them."""
+    """Plans of hap alone, which has batches of its own."""
     method = asked.method
     if target.sums:
         why = f"its servers sum, and {method.sync} has workers that do: leave out {method} there"
         return Proposed((), refused={K_REDUCE: why})
-    if asked.most_batch_size is None:
-        asked = replace(asked, most_batch_size=wanted.batch_size)
+    # Few ask for it, and it takes a while to import.
+    from dayfly.planning.choose.hybrid import near_hybrid
+    from dayfly.runs.choosing.hybrid import hybrid_problem
+
     try:
-        found = _k_reduce(target, asked, wanted)
+        points = near_hybrid(hybrid_problem(target, asked, wanted), CLOSED_FORM_ERROR, MOST_NEAR)
     except RequestError as refusal:
         return Proposed((), refused={K_REDUCE: str(refusal)})
-    return Proposed(tuple(found))
+    return Proposed(tuple(_of_k_reduce(target, asked, wanted, one) for one in points))
 
 
 def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
@@ -191,18 +193,22 @@ def _data_parallel(
 
 
 def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
-    made = []
     points_of = partial(_k_reduce_points, target, asked, wanted.epochs)
-    for kind, point in near_by_kind(target.profile, points_of):
-        plan = point.plan
-        batch = JobSpec.profiled(
-            target.profile, batch_size=plan.global_samples, epochs=wanted.epochs
-        )
-        own = k_reduce_settings(plan, asked.method.sync) | kind.settings
-        if plan.workers > 1 and asked.method.compress != "none":
-            own["compress"] = asked.method.compress
-        made.append(candidate_of(target, K_REDUCE, point, own, batch))
-    return made
+    return [
+        _of_k_reduce(target, asked, wanted, replace(one, plan=replace(one.plan, has=kind)))
+        for kind, one in near_by_kind(target.profile, points_of)
+    ]
+
+
+def _of_k_reduce(
+    target: Target, asked: PlanQuery, wanted: JobSpec, point: Point[KReducePlan]
+) -> Candidate:
+    plan = point.plan
+    batch = JobSpec.profiled(target.profile, batch_size=plan.global_samples, epochs=wanted.epochs)
+    own = k_reduce_settings(plan, asked.method.sync) | plan.has.settings
+    if plan.workers > 1 and asked.method.compress != "none":
+        own["compress"] = asked.method.compress
+    return candidate_of(target, K_REDUCE, point, own, batch)
 
 
 def _k_reduce_points(
@@ -213,27 +219,14 @@ def _k_reduce_points(
     from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 
     assert asked.most_batch_size is not None
-    one, apart = asked.method.aggregators, asked.apart
-    some: tuple[int, ...] | None = None if one is None else (one,)
-    all_aggregate: bool | None = None
-    fewest = 1 if one is None else one + (one in apart)
-    if one is None and apart:
-        some = tuple(k for k in range(1, asked.workers + 1) if k not in apart)
-        all_aggregate = True
-    if asked.method.compress != "none":
-        all_aggregate = False  # compressed, that is a method that nobody asked for
     problem = k_reduce_problem(
         replace(target.profile, epochs=epochs),
         target.platform,
         target.store,
-        workers=tuple(range(min(fewest, asked.workers), asked.workers + 1)),
+        workers=tuple(range(1, asked.workers + 1)),
         most_global_samples=min(asked.most_batch_size, target.profile.samples),
         vcpus_at_once=asked.vcpus_of(target.profile),
         kind=kind,
-        sync=asked.method.sync,
-        aggregators=some,
-        all_aggregate=all_aggregate,
-        compress=asked.method.compress,
     )
     points = near_k_reduce(problem, CLOSED_FORM_ERROR, MOST_NEAR)
     return [at_target(target, point, point.plan.workers) for point in points]

@@ -252,7 +252,7 @@ def hybrid_costs(one: AllReduce, *, aggregators: int) -> tuple[Cost, Cost, Cost]
         (one.up(shard, n, each),), (MessageCount(k * others, 0, others * s, 0),)
     )
     read = one.costs(
-        (one.down(total, others, each),),
+        (one.down(total, most(1, others), each),),
         (MessageCount(0, k * others, 0, others * one.summed),),
     )
     return aggregator, contributed, read

@@ -1,0 +1,180 @@
+"""Rounds of hybrid asynchronous workers for all numbers of aggregators at once, by closed forms.
+
+As `planning.closed_form_kinds` has them: each bucket b of the gradients is an exchange of its own,
+which begins when it is whole, and the slower of two rounds sets the pace.
+
+    aggregator   max over b { whole_b(B^a) + sum_b(W, K) }                + apply
+    another      max over b { whole_b(B^n) + put_b(W, K) } + read(W, K)   + apply
+
+Arrays: P pairs (W, K), K of them of one W; B buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import accumulate
+from typing import Self, cast
+
+import numpy as np
+
+from dayfly.planning.choose.arrays import Array, Ints
+from dayfly.planning.choose.sums import PAIRS, SumTable
+from dayfly.planning.closed_sums import whole_s_of
+from dayfly.planning.function_times import passed
+from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.wire.collectives.cost import Cost
+from dayfly.wire.collectives.k_reduce import hybrid_costs
+
+
+@dataclass(frozen=True, slots=True)
+class HybridSums:
+    """What sums take beside computing.
+
+    Attributes:
+        own_s: from when a bucket is whole until it and all later ones are summed, (P, B).
+        put_s: the same until another worker has put its parts, (P, B).
+        read_s: in which another takes the sums of a step, (P,).
+        after_own_s: in which others take an epoch's last sums when aggregators are through, where
+            the aggregators' rounds are the longer ones, (P,).
+        after_put_s: where theirs are, (P,).
+        step_usd: the store's, (P,).
+    """
+
+    own_s: Array
+    put_s: Array
+    read_s: Array
+    after_own_s: Array
+    after_put_s: Array
+    step_usd: Array
+
+    @classmethod
+    def by_workers(cls, table: SumTable, workers: Sequence[int]) -> Iterator[tuple[int, Self]]:
+        """Yields each W, and the sums of all K of so many, rising: with K = W nobody lags.
+
+        Costs of many W are found together, as are those of their messages, which are alike.
+        """
+        left = list(workers)
+        while left:
+            many = sum(pairs <= PAIRS for pairs in accumulate(left)) or 1
+            some, left = left[:many], left[many:]
+            found = cls._of(table, np.repeat(some, some), np.concatenate([*map(_every, some)]))
+            ends = np.cumsum(some)[:-1]
+            parts = [np.split(getattr(found, one.name), ends) for one in fields(cls)]
+            yield from zip(some, (cls(*one) for one in zip(*parts, strict=True)), strict=True)
+
+    @classmethod
+    def _of(cls, table: SumTable, workers_P: Ints, k_P: Ints) -> Self:
+        asked = table.asked(workers_P[:, None])
+        own, put, read = hybrid_costs(asked, aggregators=cast("int", k_P[:, None]))
+        shape = len(k_P), len(table.flat.buckets)
+
+        def each(value: object) -> Array:
+            return np.broadcast_to(cast("Array", value), shape)
+
+        def until_s(cost: Cost) -> Array:
+            """As `all_reduced_s` has it."""
+            later_s = np.cumsum(each(cost.busiest_s)[:, ::-1], axis=1)[:, ::-1]
+            later_s = later_s - cost.busiest_s
+            return np.maximum(each(cost.seconds), cost.carried_s + later_s)
+
+        read_s, lags = each(read.seconds).sum(axis=1), k_P < workers_P
+        last_s = each(own.phases[-1].length_s).sum(axis=1)
+        made_s = each(sum(phase.length_s for phase in own.phases[-4:-1]))[:, -1]
+        moved = ("puts", "gets", "bytes_up", "bytes_down")
+        return cls(
+            own_s=until_s(own),
+            put_s=until_s(put),
+            read_s=read_s,
+            after_own_s=lags * np.maximum(0.0, read_s - last_s),
+            after_put_s=lags * made_s,
+            step_usd=table.usd(
+                {what: sum(each(getattr(one, what)) for one in (own, put, read)) for what in moved}
+            ),
+        )
+
+
+def _every(workers: int) -> Ints:
+    return np.arange(1, workers + 1)
+
+
+def ending_of(profile: Profile, size: SizeProfile) -> float:
+    """Returns the seconds of a step beside its passes and sums.
+
+    Args:
+        profile: of the job.
+        size: of the function.
+    """
+    return size.apply(sum(layer.trained for layer in profile.layers)) + size.step_s.value
+
+
+@dataclass(frozen=True, slots=True)
+class HybridRounds:
+    """Rounds of so many functions of one size.
+
+    Attributes:
+        own_s: of an aggregator by K and B^a, (K, J), and at last where few samples tend to.
+        others_s: of another by K and B^n, (K, L), and at last likewise; 0 where there is none.
+        own_J: all B^a; 0: it computes nothing.
+        sums: of the same K.
+    """
+
+    own_s: Array
+    others_s: Array
+    own_J: Ints
+    sums: HybridSums
+
+    @classmethod
+    def of(
+        cls, profile: Profile, size: SizeProfile, table: SumTable, sums: HybridSums, *each: Ints
+    ) -> Self:
+        """Returns those of each K.
+
+        Args:
+            profile: of the job.
+            size: of the functions, as they compute and send beside each other.
+            table: of sums over their links.
+            sums: of all K.
+            each: all B^a, and all B^n.
+        """
+
+        def whole_s(samples: int) -> Array:
+            passes_s = passed(size.forward, samples) + passed(size.backward, samples)
+            computed_s = size.data(samples) + passes_s
+            return np.array(whole_s_of(size.backward, table.flat, computed_s, samples))
+
+        each_B = whole_s(2) - whole_s(1)
+        fixed_B = whole_s(1) - each_B
+
+        def through_s(samples_N: Ints, sum_KB: Array) -> Array:
+            found = np.zeros((len(sum_KB), len(samples_N) + 1))
+            for fixed_s, each_s, sum_K in zip(fixed_B, each_B, sum_KB.T, strict=True):
+                whole_s = np.where(samples_N > 0, fixed_s + each_s * samples_N, 0.0)
+                np.maximum(found, np.append(whole_s, fixed_s) + sum_K[:, None], out=found)
+            return found
+
+        own_J, others_L = each
+        ending_s = ending_of(profile, size)
+        others_s = through_s(others_L, sums.put_s) + sums.read_s[:, None] + ending_s
+        others_s[-1] = 0.0
+        return cls(through_s(own_J, sums.own_s) + ending_s, others_s, own_J, sums)
+
+    def epoch_s(self, k: Ints, j: Ints, at: Ints, steps: Ints, part: Array) -> Array:
+        """Returns the seconds of an epoch's steps, of each plan, (N,).
+
+        Args:
+            k: which K, (N,).
+            j: which B^a, (N,).
+            at: which B^n, (N,).
+            steps: of an epoch, (N,).
+            part: samples of its last step over those of a whole one, (N,).
+        """
+        own_s, others_s = self.own_s[k, j], self.others_s[k, at]
+        # What a step of fewer samples takes lies between that and one of nearly none.
+        none_s = np.where(self.own_J[j] > 0, self.own_s[k, -1], own_s), self.others_s[k, -1]
+        parts_s = (
+            of + part * (whole - of) for of, whole in zip(none_s, (own_s, others_s), strict=True)
+        )
+        after_s = np.where(others_s > own_s, self.sums.after_put_s[k], self.sums.after_own_s[k])
+        found = (steps - 1) * np.maximum(own_s, others_s) + np.maximum(*parts_s) + after_s
+        return cast("Array", found)
