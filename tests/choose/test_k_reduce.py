@@ -104,25 +104,6 @@ def test_by_hand() -> None:
     assert points[50].plan.global_samples == 60
 
 
-def test_that_all_aggregate_is_asked_for_apart() -> None:
-    """Otherwise plans of bsp, which beat these, would leave none of them near the front."""
-    p = problem(size(train=Affine(0.0, 0.01)), workers=(1, 2, 3))
-    some, others = (replace(p, all_aggregate=False), replace(p, aggregators=(2,)))
-    for q, pairs in (
-        (some, {(1, 1), (2, 1), (3, 1), (3, 2)}),
-        (others, {(2, 2), (3, 2)}),
-        (replace(others, all_aggregate=True), {(1, 1), (2, 2), (3, 2), (3, 3)}),
-    ):
-        grid = Tables.of(q).grid
-        found = list(zip(grid.workers.tolist(), grid.aggregators.tolist(), strict=True))
-        assert set(found) == pairs
-        whole = Tables.of(p).grid
-        every = list(zip(whole.workers.tolist(), whole.aggregators.tolist(), strict=True))
-        assert grid.step_usd.tolist() == [whole.step_usd[every.index(one)] for one in found]
-    with pytest.raises(RequestError, match="3 aggregators and another are more than 3 functions"):
-        plan_k_reduce(replace(some, workers=(2, 3), aggregators=(3,)))
-
-
 def test_a_lone_function_sends_nothing() -> None:
     found = plan_k_reduce(problem(workers=(1,), aggregators_samples=(10,), most_global_samples=10))
     (point,) = found.points

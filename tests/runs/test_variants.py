@@ -149,12 +149,13 @@ def test_each_number_of_aggregators_of_hap_is_a_method() -> None:
     assert any(", hap:2" in one.words for one in given.candidates)
 
 
-def test_what_bsp_would_do_compressed_leaves_no_plan_of_hap_out() -> None:
+@pytest.mark.parametrize("compress", ["int8", "topk:0.01"])
+def test_what_bsp_would_do_compressed_leaves_no_plan_of_hap_out(compress: str) -> None:
     """Nothing that is dropped later is in the search: its best plan is one that is asked for."""
-    asked = PlanQuery(workers=3, methods=("hap+int8",), batch_size=64)
+    asked = PlanQuery(workers=3, methods=(f"hap+{compress}",), batch_size=64)
     found = proposed(Target.of(profile(None), KNOWN), asked, time_limit_s=5.0).candidates
     ways = {str(Method.of(one.settings)) for one in found}
-    assert ways == {"bsp", "hap:1+int8", "hap:2+int8"}
+    assert ways == {"bsp", f"hap:1+{compress}", f"hap:2+{compress}"}
     assert {one.settings.workers for one in found if one.settings.sync == "bsp"} == {1}
 
 
@@ -274,7 +275,6 @@ def test_an_efficiency_of_no_plan_is_refused(given: tuple[str, ...], why: str) -
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"methods": ("hap:1+topk:0.01",)}, "of hap is predicted, and not searched"),
         ({"methods": ("bsp+powersgd",)}, "cannot be predicted"),
         ({"batch_size": 512}, "bsp@512 .above 3 times"),
     ],

@@ -74,19 +74,21 @@ def chosen(problem: HapProblem) -> Front[object]:
 def every_plan(problem: HapProblem) -> Iterator[Point[Configuration]]:
     """Each plan that fits, predicted."""
     target = problem.target
-    for c in _all(problem):
+    for c in configurations(problem):
         said = predict(target.profile, c, target.platform, target.store)
-        if _fits(c, said):
+        if fits(c, said):
             yield Point(said.total_s, said.cost_usd, c)
 
 
-def _fits(c: Configuration, said: Prediction) -> bool:
+def fits(c: Configuration, said: Prediction) -> bool:
+    """Whether functions of each role have the memory that they need."""
     return all(
         peak <= (stage_memory_mib(c, kind) or 0) for kind, peak in enumerate(said.memory_mib)
     )
 
 
-def _all(problem: HapProblem) -> Iterator[Configuration]:
+def configurations(problem: HapProblem) -> Iterator[Configuration]:
+    """Each that can be run, whatever memory it needs."""
     made = problem.profile
     most = min(problem.most, made.samples)
     # FasDL's equation 14: a batch b/(1/0.6 - 1) has 0.6 of the best rate.

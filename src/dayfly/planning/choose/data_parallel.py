@@ -32,7 +32,7 @@ from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.sums import SumTable, link_of
 from dayfly.planning.choose.whole_memory import Room
-from dayfly.planning.choose.whole_runs import functions_usd, least_run, run_of
+from dayfly.planning.choose.whole_runs import usd_beside_sums, least_run, run_of
 from dayfly.planning.decline import Decline
 from dayfly.planning.function_times import cut_backward, declined, passed
 from dayfly.planning.gpus import gpu_room_mib
@@ -229,7 +229,7 @@ def _made(
     step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
     run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
     of_run = cast("tuple[float, int]", (run_s, lives))
-    usd = functions_usd(p, memory_mib, size, workers, *of_run, steps) + (
+    usd = usd_beside_sums(p, memory_mib, size, workers, *of_run, steps) + (
         p.sums_a_step * steps * p.epochs * among.step_usd[rows]
         + validations(p.epochs, p.validate_every) * among.measured_usd[rows]
     )

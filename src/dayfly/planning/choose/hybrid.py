@@ -39,7 +39,7 @@ from dayfly.planning.choose.k_reduce_problem import RATE, STEP, KReducePlan, bat
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.sums import SumTable, link_of
 from dayfly.planning.choose.whole_memory import Peaks
-from dayfly.planning.choose.whole_runs import functions_usd, least_sum_s, lived
+from dayfly.planning.choose.whole_runs import usd_beside_sums, least_sum_s, lived
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, ITEM_BYTES, Configuration
 from dayfly.planning.data_parallel import validating_s
 from dayfly.planning.function_times import contended, declined, slowest
@@ -247,7 +247,7 @@ class _Search:
         validated_s = validating_s(in_one, validation_samples, cast("int", batch), n)
         training_s = p.epochs * trained_s + validated * (validated_s + sums.measured_s[k])
         run_s, lives = lived(p.platform, size, n, cast("float", training_s))
-        usd = functions_usd(p, memory_mib, size, n, run_s, lives, cast("int", steps)) + (
+        usd = usd_beside_sums(p, memory_mib, size, n, run_s, lives, cast("int", steps)) + (
             p.epochs * steps * hybrid.step_usd[k] + validated * sums.measured_usd[k]
         )
         due = logged_steps(n, ITEM_BYTES * table.flat.length)

@@ -90,7 +90,7 @@ def lived(
     return run_s, lives
 
 
-def functions_usd(
+def usd_beside_sums(
     p: DataParallelProblem,
     memory_mib: int,
     size: SizeProfile,
