@@ -32,7 +32,7 @@ from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.sums import SumTable, link_of
 from dayfly.planning.choose.whole_memory import Room
-from dayfly.planning.choose.whole_runs import usd_beside_sums, least_run, run_of
+from dayfly.planning.choose.whole_runs import least_run, run_of, usd_beside_sums
 from dayfly.planning.decline import Decline
 from dayfly.planning.function_times import cut_backward, declined, passed
 from dayfly.planning.gpus import gpu_room_mib

@@ -39,7 +39,7 @@ from dayfly.planning.choose.k_reduce_problem import RATE, STEP, KReducePlan, bat
 from dayfly.planning.choose.known import Known
 from dayfly.planning.choose.sums import SumTable, link_of
 from dayfly.planning.choose.whole_memory import Peaks
-from dayfly.planning.choose.whole_runs import usd_beside_sums, least_sum_s, lived
+from dayfly.planning.choose.whole_runs import least_sum_s, lived, usd_beside_sums
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, ITEM_BYTES, Configuration
 from dayfly.planning.data_parallel import validating_s
 from dayfly.planning.function_times import contended, declined, slowest
