@@ -16,7 +16,7 @@ import pytest
 from dayfly.planning.choose.pipelines import compiled as by_numba
 from dayfly.planning.choose.pipelines import kernels
 
-_LOOPS = ("tables", "descend", "reach", "expand", "undominated", "transfers")
+_LOOPS = ("tables", "descend", "reach", "open_stages", "expand", "undominated", "transfers")
 EVERY_ENGINE = pytest.mark.parametrize(
     "engine", ["numpy", "loops", pytest.param("numba", marks=pytest.mark.slow)]
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dayfly.planning.choose.pipelines import kernels, vectorised
-from dayfly.planning.choose.pipelines.bounds import Case, Known, first_look, look, seconds
+from dayfly.planning.choose.pipelines.bounds import Case, Found, Known, LagClass, by_price, first_look, seconds
 from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.model import Incumbents, Units, over_store
 from dayfly.wire.pipelines.orders import ORDERS
@@ -17,16 +17,31 @@ from tests.choose.pipelines_by_hand import random_problem
 NUMPY = engine(False)
 
 
-def a_case(seed: int, layers: int = 7, degree: int = 2) -> tuple[Case, Known]:
+class NothingKnown(Known):
+    """No plan is kept, so that no class and no stage closes."""
+
+    def add(self, found: list[tuple[float, float, Found]]) -> None:
+        pass
+
+
+def a_case(
+    seed: int, layers: int = 7, degree: int = 2, known: Known | None = None
+) -> tuple[Case, Known]:
     """With coarse classes, by price."""
     problem = random_problem(seed, layers=layers, options=3)
     problem = replace(problem, schedule=list(ORDERS)[seed % 2])
     model = over_store(problem, [(j, degree) for j in range(3)], pipelined=True)
-    known: Known = Incumbents()
-    case = first_look(0, model, NUMPY, known, 10**9)
+    known = Incumbents() if known is None else known
+    case = first_look(0, [model], NUMPY, known, 10**9)
     assert case is not None
-    look(case, NUMPY, known, case.classes)
+    by_price(case, NUMPY, known)
+    assert len(case.classes) > 1
     return case, known
+
+
+def line_of(case: Case, one: LagClass) -> tuple[object, ...]:
+    """Arguments of loops over the stages of a class."""
+    return (*case.below(one.opened), case.units.cost, one.high)
 
 
 SEEDS = pytest.mark.parametrize("seed", range(5))
@@ -35,25 +50,42 @@ SEEDS = pytest.mark.parametrize("seed", range(5))
 @SEEDS
 def test_tables(seed: int) -> None:
     case, _ = a_case(seed)
-    for _, most in case.classes:
+    for one in case.classes:
         for columns in (1, 4, case.columns):
-            line = (case.model.forward_s, *case.below, case.units.cost, most, columns)
+            line = (case.model.forward_s, *line_of(case, one), columns)
             assert np.array_equal(kernels.tables(*line), vectorised.tables(*line))
 
 
 @SEEDS
 def test_plans_that_tables_lead_to(seed: int) -> None:
     case, _ = a_case(seed)
-    for (_, most), found in zip(case.classes, case.bounds, strict=True):
+    for one in case.classes:
         for column in range(case.columns):
-            line = (found, *case.below, case.units.cost, most, column)
-            one, other = kernels.descend(*line), vectorised.descend(*line)
-            assert np.array_equal(one, other)
-            if len(one):
-                k_ = found[2, -1, column]
-                assert seconds(case.model, one) >= k_
+            line = (one.tables, *line_of(case, one), column)
+            path, other = kernels.descend(*line), vectorised.descend(*line)
+            assert np.array_equal(path, other)
+            if len(path):
+                assert seconds(case.model, path) >= one.tables[2, -1, column]
                 if column < case.columns - 1:
-                    assert case.units.cost[one[:, 1]].sum() <= column
+                    assert case.units.cost[path[:, 1]].sum() <= column
+
+
+@SEEDS
+def test_stages_that_are_open(seed: int) -> None:
+    """By columns for each price, and by few: of what goes beyond the last the last says enough."""
+    case, known = a_case(seed)
+    m, closed = case.model, 0
+    for one in case.classes:
+        for columns in (case.columns, 5):
+            lags, bounds = np.array([[one.low, one.high]]), one.tables[None, ..., -columns:]
+            tau = case.tau(known, times=2)
+            limits = np.array([kernels.reach(q, lags, bounds, tau)[:, 0] for q in range(m.layers)])
+            below = case.below(np.isfinite(m.lag_f_s))
+            line = (m.forward_s, *below, m.below_lag_b_s, case.units.cost, one.high, limits)
+            found = kernels.open_stages(*line)
+            assert np.array_equal(found, vectorised.open_stages(*line))
+            closed += np.count_nonzero(np.isfinite(below[1]) & (below[1] <= one.high) & ~found)
+    assert closed
 
 
 @SEEDS
@@ -63,12 +95,12 @@ def test_labels(seed: int) -> None:
     m, tau = case.model, case.tau(known, times=4)
     labels, begins = np.zeros((1, kernels.FIELDS)), np.array([m.layers])
     for q in reversed(range(m.layers)):
-        limits = [side.reach(q, case.classes, case.bounds, tau) for side in (kernels, vectorised)]
+        limits = [side.reach(q, case.lags, case.bounds, tau) for side in (kernels, vectorised)]
         assert np.array_equal(*limits)
         line = (
             q,
             m.forward_s,
-            *case.below,
+            *case.below(np.isfinite(m.lag_f_s)),
             m.below_lag_b_s,
             case.units.price,
             m.uses,
@@ -77,7 +109,7 @@ def test_labels(seed: int) -> None:
             begins,
             np.array([9, 9000]),
             case.fewest,
-            case.classes,
+            case.lags,
             limits[0],
             tau,
         )
@@ -101,7 +133,7 @@ def test_labels(seed: int) -> None:
 @SEEDS
 def test_bounds_hold(seed: int) -> None:
     """No plan takes less than the tables of its class say, at any boundary."""
-    case, _ = a_case(seed, layers=4, degree=4)
+    case, _ = a_case(seed, layers=4, degree=4, known=NothingKnown())
     m = case.model
     chance = np.random.default_rng(seed)
     for _ in range(200):
@@ -111,11 +143,8 @@ def test_bounds_hold(seed: int) -> None:
         if not np.isfinite(taken):
             continue
         cost = int(case.units.cost[path[:, 1]].sum())
-        least = [
-            bounds[2, -1, min(cost, case.columns - 1)] + low
-            for (low, _), bounds in zip(case.classes, case.bounds, strict=True)
-        ]
-        assert min(least) <= taken * (1 + 1e-12)
+        column = min(cost, case.columns - 1)
+        assert min(one.least_s[column] for one in case.classes) <= taken * (1 + 1e-12)
 
 
 def test_units() -> None:

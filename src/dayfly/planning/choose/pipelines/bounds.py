@@ -16,75 +16,128 @@ step's time. Tail and lag are bounded jointly: apart, bounds are weaker by a ten
 
 D matters: the less it is, the more stages there are, and the more the rest takes; the more it is,
 the longer the lag itself. So plans go in classes by their largest forward lag, D_(v-1) to D_v, each
-with tables of its own; few classes at first, then more of those that may still have better plans.
+with tables of its own; few classes at first, and those that may still have better plans are taken
+apart until they are narrow. The tables of a class say which stages its better plans may have
+(`kernels.open_stages`); the classes that it is taken apart into have no others, which makes their
+tables quick, and tighter.
+
+Where replicas can sum up in several ways, all stages of a plan in the same, a case has all of them:
+each stage is bounded by the quickest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.model import Incumbents, StepModel, Units
 
-#: Classes of the first look.
-_COARSE = 5
+#: Classes of the first look; of all looks, about.
+_COARSE, _MOST = 5, 64
+#: Into which a class is taken apart at once, at most.
+_PARTS = 4
 #: Less than any step takes that takes time.
 _NO_TIME_S = 1e-100
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plan of a model: (stages, 2) of last layer and option, from the last stage to the first."""
+    """A plan of a case.
+
+    Attributes:
+        case: its number.
+        path: (stages, 2) of last layer and option, from the last stage to the first.
+        summed: number of the way in which its replicas sum up.
+    """
 
     case: int
     path: Ints
+    summed: int
 
 
 Known = Incumbents[Found]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagClass:
+    """Plans whose largest forward lag is more than `low`, and `high` at most.
+
+    Attributes:
+        opened: (L, L, K), stages that a better one may have.
+        tables: (3, L + 1, columns), FR, KB and K of these.
+    """
+
+    low: float
+    high: float
+    opened: Bools
+    tables: Array
+
+    @property
+    def least_s(self) -> Array:
+        """Of a step, by price."""
+        least: Array = self.tables[2, -1] + self.low
+        return least
+
+
+@dataclass(slots=True, kw_only=True)
 class Case:
     """A model, and what is known of its plans so far.
 
     Attributes:
-        classes: (V, 2), forward lags more than, and at most.
-        bounds: (V, 3, L + 1, columns), the tables FR, KB, K of each.
+        number: of the first look.
+        model: what each plan takes at least.
+        models: one of each way in which replicas sum up, by its number; the quickest of them says
+            what a plan takes. `model` has the quickest of each stage.
+        units, columns: of tables.
         fewest: (2, L + 1), functions and vCPUs of a prefix at least.
         most: (2,), of a plan.
+        classes: that may have better plans, by rising lags.
         looked_at: paths of plans that tables led to.
         crowded: whether a search met labels that use too many functions, vCPUs or stages.
+        torn: whether a search met plans that take longer than `model` says.
     """
 
     number: int
     model: StepModel
+    models: dict[int, StepModel]
     units: Units
     columns: int
-    classes: Array
-    bounds: Array
     fewest: Ints
     most: Ints
+    classes: list[LagClass] = field(default_factory=list)
     looked_at: set[bytes] = field(default_factory=set)
     crowded: bool = False
+    torn: bool = False
 
-    @property
-    def below(self) -> tuple[Array, ...]:
-        """Arrays of stages that tables take."""
+    def below(self, opened: Bools) -> tuple[Array, ...]:
+        """Arrays of stages that tables take. opened: (L, L, K), those that there are."""
         m = self.model
         return (
             m.own_s,
-            m.lag_f_s,
+            np.where(opened, m.lag_f_s, np.inf),
             m.lag_b_s,
             m.tail_s,
             m.below_forward_s,
             m.below_s,
             m.below_lag_f_s,
         )
+
+    @property
+    def lags(self) -> Array:
+        """(V, 2), of the classes: more than, and at most."""
+        return np.array([(one.low, one.high) for one in self.classes]).reshape(-1, 2)
+
+    @property
+    def bounds(self) -> Array:
+        """(V, 3, L + 1, columns), tables of the classes."""
+        return np.array([one.tables for one in self.classes])
 
     def tau(self, known: Known, within: float = 0.0, *, times: int = 1) -> Array:
         """By whole units, one of each column, or so many times as many; no plan costs less than
@@ -94,33 +147,43 @@ class Case:
 
     def gap(self, known: Known) -> float:
         """By what part a plan of this case may still be better than what is known; 0: none."""
-        if not len(self.classes):
-            return 0.0
-        least = self.bounds[:, 2, -1] + self.classes[:, :1]
-        part = self.tau(known) / np.maximum(least, _NO_TIME_S)
-        return max(0.0, float(part.max()) - 1)
+        tau = self.tau(known)
+        parts = [(tau / np.maximum(one.least_s, _NO_TIME_S)).max() for one in self.classes]
+        return max(0.0, *(float(part) - 1 for part in parts)) if parts else 0.0
 
     def add(self, known: Known, paths: Iterable[Ints]) -> None:
         """Adds those of these plans that there may be."""
-        known.add([_taken(self, path) for path in paths if _allowed(self, path)])
+        known.add([self.taken(path) for path in paths if _allowed(self, path)])
+
+    def taken(self, path: Ints) -> tuple[float, float, Found]:
+        """Returns seconds and dollars of a plan's step, and the plan."""
+        step_s, summed = min((seconds(model, path), way) for way, model in self.models.items())
+        usd = step_s * float(self.model.usd_per_s[path[:, 1]].sum())
+        return step_s, usd, Found(self.number, path, summed)
 
     def close(self, known: Known, within: float = 0.0) -> None:
         """Lets go of classes without better plans."""
         tau = self.tau(known, within)
-        keep = (self.bounds[:, 2, -1] + self.classes[:, :1] < tau).any(axis=1)
-        self.classes, self.bounds = self.classes[keep], self.bounds[keep]
+        self.classes = [one for one in self.classes if (one.least_s < tau).any()]
+
+    def apart(self) -> list[Case]:
+        """The case of each way in which replicas sum up: what bounds all plans, bounds its."""
+        return [
+            replace(self, model=model, models={way: model}, torn=False)
+            for way, model in self.models.items()
+        ]
 
 
 def first_look(
-    number: int, model: StepModel, loops: SearchLoops, known: Known, most: Ints
+    number: int, models: Sequence[StepModel], loops: SearchLoops, known: Known, most: Ints
 ) -> Case | None:
-    """Makes the case of a model, with bounds that hold at any price of a second.
+    """Makes a case, with bounds that hold at any price of a second.
 
-    Tables with a column for each price follow in `look`.
+    Tables with a column for each price follow in `by_price`.
 
     Args:
-        number: of the problem.
-        model: what a step takes.
+        number: of the case.
+        models: what a step takes, by each way in which replicas sum up.
         loops: compiled or not.
         known: gets a few plans.
         most: (2,), functions, and thousandths of vCPUs, that a plan may have.
@@ -128,63 +191,132 @@ def first_look(
     Returns:
         The case; None if nothing fits, or only with more than `most`.
     """
+    model = models[0]
+    if len(models) > 1:
+        model = replace(model, tail_s=np.minimum.reduce([one.tail_s for one in models]))
     fewest = fewest_used(model)
     if (fewest[:, -1] > most).any():
         return None
     case = Case(
         number=number,
         model=model,
+        models=dict(enumerate(models)),
         units=Units.of(model.usd_per_s),
         columns=1,
-        classes=_coarse(model),
-        bounds=np.empty((0, 3, model.layers + 1, 1)),
         fewest=fewest,
         most=most,
     )
     of_fewest = [_of_fewest(model, model.uses[i], fewest[i]) for i in range(2)]
     case.add(known, of_fewest)
-    paths = look(case, loops, known, case.classes)
-    dearest = max([int(case.units.cost[path[:, 1]].sum()) for path in paths], default=1)
+    fits = np.isfinite(model.lag_f_s)
+    case.classes = [_look(case, loops, known, *ends, fits) for ends in _coarse(model)]
+    return case
+
+
+def by_price(case: Case, loops: SearchLoops, known: Known, within: float = 0.0) -> None:
+    """Makes the tables of a case that was looked at first with a column for each price.
+
+    Args:
+        case: gets them.
+        loops: compiled or not.
+        known: gets plans that they lead to.
+        within: the part by which plans have to be better.
+    """
+    case.close(known, within)
+    cost, dearest = case.units.cost, 1
+    for one in case.classes:  # of what takes least, at any price
+        path = loops.descend(one.tables, *case.below(one.opened), cost, one.high, 0)
+        dearest = max(dearest, int(cost[path[:, 1]].sum()))
     if dearest + 2 > loops.columns:
         case.units = case.units.coarser(-(-dearest // (loops.columns - 2)))
         dearest = loops.columns - 2
     case.columns = dearest + 2
-    return case
+    classes = case.classes
+    case.classes = [
+        _look(case, loops, known, one.low, one.high, one.opened, within) for one in classes
+    ]
+    case.close(known, within)
+    case.classes = [_narrowed(case, loops, known, one, within) for one in case.classes]
 
 
-def look(case: Case, loops: SearchLoops, known: Known, classes: Array) -> list[Ints]:
-    """Makes the tables of classes, and adds plans that they lead to; gives those."""
-    tables, paths = [], []
-    model, cost = case.model, case.units.cost
-    for low, high in classes:
-        found = loops.tables(model.forward_s, *case.below, cost, high, case.columns)
-        k_, tau = found[2, -1], case.tau(known)
-        falls = np.ones(len(k_), dtype=bool)
-        falls[1:] = k_[1:] < k_[:-1]
-        columns = np.flatnonzero(falls & (k_ + low < tau))
-        if len(columns) > loops.descents:
-            columns = columns[np.linspace(0, len(columns) - 1, loops.descents).astype(int)]
-        made = [loops.descend(found, *case.below, cost, high, int(c)) for c in columns]
-        made = [path for path in made if len(path)]
-        paths += made
-        # Neighbouring columns and classes mostly lead to the same plans.
-        new = {key: path for path in made if (key := path.tobytes()) not in case.looked_at}
-        case.looked_at.update(new)
-        case.add(known, new.values())
-        tables.append(found)
-    case.classes, case.bounds = classes, np.array(tables)
-    return paths
+def refine(
+    case: Case,
+    loops: SearchLoops,
+    known: Known,
+    within: float,
+    is_late: Callable[[], bool],
+) -> None:
+    """Takes classes apart that are wide beside the steps of their plans, for tighter bounds.
+
+    Args:
+        case: gets narrower ones.
+        loops: compiled or not.
+        known: gets plans that they lead to.
+        within: the part by which plans have to be better.
+        is_late: whether there is no time for more.
+    """
+    waiting, done = case.classes[::-1], []
+    while waiting:
+        one = waiting.pop()
+        tau = case.tau(known, within)
+        longest = tau[one.least_s < tau]
+        if not len(longest):
+            continue
+        wide = (one.high - one.low) / (loops.wide * longest.min())
+        if wide <= 1 or len(waiting) + len(done) >= _MOST or is_late():
+            done.append(one)
+            continue
+        ends = np.linspace(one.low, one.high, min(_PARTS, int(np.ceil(wide))) + 1)
+        for low, high in list(pairwise(ends.tolist()))[::-1]:
+            part = _look(case, loops, known, low, high, one.opened, within)
+            if (part.least_s < case.tau(known, within)).any():
+                waiting.append(_narrowed(case, loops, known, part, within))
+    case.classes = sorted(done, key=lambda one: one.low)
+    case.close(known, within)
 
 
-def refine(case: Case, loops: SearchLoops, known: Known) -> None:
-    """Takes what is open of the classes apart, for tighter bounds."""
-    if not len(case.classes):
-        return
-    parts = max(1, -(-loops.classes // max(1, len(case.classes))))
-    ends = [np.linspace(low, high, parts + 1) for low, high in case.classes if high > low]
-    finer = [pair for end in ends for pair in pairwise(end)]
-    look(case, loops, known, np.array(finer) if finer else case.classes)
-    case.close(known)
+def _look(
+    case: Case,
+    loops: SearchLoops,
+    known: Known,
+    low: float,
+    high: float,
+    opened: Bools,
+    within: float = 0.0,
+) -> LagClass:
+    """Makes the tables of a class, and adds plans that they lead to."""
+    cost, below = case.units.cost, case.below(opened)
+    tables = loops.tables(case.model.forward_s, *below, cost, high, case.columns)
+    k_ = tables[2, -1]
+    falls = np.ones(len(k_), dtype=bool)
+    falls[1:] = k_[1:] < k_[:-1]
+    columns = np.flatnonzero(falls & (k_ + low < case.tau(known, within)))
+    if len(columns) > loops.descents:
+        columns = columns[np.linspace(0, len(columns) - 1, loops.descents).astype(int)]
+    made = (loops.descend(tables, *below, cost, high, column) for column in columns.tolist())
+    # Neighbouring columns and classes mostly lead to the same plans.
+    new = {path.tobytes(): path for path in made if len(path)}
+    case.add(known, [path for key, path in new.items() if key not in case.looked_at])
+    case.looked_at.update(new)
+    return LagClass(low=low, high=high, opened=opened, tables=tables)
+
+
+def _narrowed(
+    case: Case, loops: SearchLoops, known: Known, one: LagClass, within: float
+) -> LagClass:
+    """Closes stages of a class that no better plan has, by its tables."""
+    m, tau = case.model, case.tau(known, within, times=2)
+    lags, bounds = np.array([[one.low, one.high]]), one.tables[None]
+    limits = [loops.reach(q, lags, bounds, tau)[:, 0] for q in range(m.layers)]
+    opened = loops.open_stages(
+        m.forward_s,
+        *case.below(one.opened),
+        m.below_lag_b_s,
+        case.units.cost,
+        one.high,
+        np.array(limits),
+    )
+    return replace(one, opened=opened)
 
 
 def seconds(model: StepModel, path: Ints) -> float:
@@ -233,11 +365,6 @@ def _allowed(case: Case, path: Ints) -> bool:
     depths = np.arange(1, len(path) + 1)
     fits = depths <= m.deepest[path[:, 0], firsts, path[:, 1]]
     return bool((m.uses[:2, path[:, 1]].sum(axis=1) <= case.most).all() and fits.all())
-
-
-def _taken(case: Case, path: Ints) -> tuple[float, float, Found]:
-    step_s = seconds(case.model, path)
-    return step_s, step_s * float(case.model.usd_per_s[path[:, 1]].sum()), Found(case.number, path)
 
 
 def _coarse(model: StepModel) -> Array:

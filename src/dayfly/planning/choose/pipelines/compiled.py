@@ -28,6 +28,7 @@ def _signatures(numba: Any) -> dict[str, tuple[Any, ...]]:
     f1, f2, f3, f4 = float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, :, ::1]
     i1, i2, i3 = int64[::1], int64[:, ::1], int64[:, :, ::1]
     return {
+        "open_stages": (*(f3,) * 5, *(f2,) * 4, i1, float64, f3),
         "expand": (int64, *(f3,) * 5, *(f2,) * 4, f1, i2, i3, f2, i1, i1, i2, f2, f3, f1),
         "reach": (int64, f2, f4, f1),
         "tables": (*(f3,) * 5, *(f2,) * 3, i1, float64, int64),
@@ -71,18 +72,19 @@ class SearchLoops:
 
     Attributes:
         columns: of tables at most.
-        classes: of plans by their forward lag, about so many.
+        wide: lags from which on a class of plans is taken apart, as a part of its plans' seconds.
         descents: plans to make of each class's table, at most.
     """
 
     tables: Callable[..., Any]
     descend: Callable[..., Any]
     reach: Callable[..., Any]
+    open_stages: Callable[..., Any]
     expand: Callable[..., Any]
     undominated: Callable[..., Any]
     transfers: Callable[..., Any]
     columns: int
-    classes: int
+    wide: float
     descents: int
 
 
@@ -134,18 +136,19 @@ _ON_ARRAYS = SearchLoops(
     tables=vectorised.tables,
     descend=vectorised.descend,
     reach=vectorised.reach,
+    open_stages=vectorised.open_stages,
     expand=vectorised.expand,
     undominated=vectorised.undominated,
     transfers=vectorised.transfers,
     columns=128,
-    classes=8,
+    wide=0.08,
     descents=8,
 )
 
 
 @cache
 def _compiled() -> SearchLoops:
-    return SearchLoops(**loops(), columns=400, classes=16, descents=48)
+    return SearchLoops(**loops(), columns=300, wide=0.04, descents=16)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ option (`model`). Last column of a table: of any price; of the others, of so man
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dayfly.planning.choose.arrays import Array, Ints
 
@@ -149,6 +150,75 @@ def reach(q: int, classes: Array, bounds: Array, tau: Array) -> Array:
                     for c in range(columns):
                         x = limits[c] - least
                         most[c] = x if x > most[c] else most[c]
+    return found
+
+
+def open_stages(
+    forward: Array,
+    own: Array,
+    lag_f: Array,
+    lag_b: Array,
+    tail: Array,
+    below_forward: Array,
+    below: Array,
+    below_lag_f: Array,
+    below_lag_b: Array,
+    cost: Ints,
+    most: float,
+    limits: Array,
+) -> NDArray[np.bool_]:
+    """Which stages a plan may have that is better than what is known: (L, L, K).
+
+    Of the stages behind a boundary, the least h and the least psi of each price are put on each
+    stage before it, as if one suffix had both. If that leaves nothing for any price, no better plan
+    has the stage.
+
+    Args:
+        limits: (L, 3, columns), `reach` of each q, of the one class whose lag is `most` at most.
+    """
+    count, options = below.shape
+    columns = limits.shape[2]
+    last, width = columns - 1, 2 * columns
+    found = np.zeros((count, count, options), dtype=np.bool_)
+    # Of layers from each on, by exact price; the last column is of any higher one, too, and what
+    # comes beyond it is put there.
+    h_ = np.full((count + 1, width), np.inf)
+    psi_ = np.full((count + 1, width), np.inf)
+    h_[count, 0] = psi_[count, 0] = 0.0
+    ends = np.zeros(count + 1, dtype=np.int64)  # columns up to the last that is reached
+    ends[count] = 1
+    by_h, by_db, by_psi = np.empty(width), np.empty(width), np.empty(width)
+    for q in range(count - 1, -1, -1):
+        for c in range(width):
+            at = min(c, last)
+            by_h[c], by_db[c], by_psi[c] = limits[q, 0, at], limits[q, 1, at], limits[q, 2, at]
+        for r in range(q, count):
+            for k in range(options):
+                if lag_f[r, q, k] > most or below_lag_f[q, k] > most:
+                    continue
+                m, some = min(cost[k], last), 0
+                f, itself, lagged = forward[r, q, k], own[r, q, k], lag_b[r, q, k] + tail[r, q, k]
+                db = max(lag_b[r, q, k], below_lag_b[q, k])
+                on, on_f = below[q, k], below_forward[q, k]
+                h_of, psi_of, h_to, psi_to = h_[r + 1], psi_[r + 1], h_[q, m:], psi_[q, m:]
+                h_at, db_at, psi_at = by_h[m:], by_db[m:], by_psi[m:]
+                for c in range(ends[r + 1]):  # written so that it becomes vector instructions
+                    h = h_of[c] + itself
+                    psi, psi2 = psi_of[c] + f, h + lagged
+                    psi = (psi if psi > psi2 else psi2) + on_f
+                    h += on
+                    opened = (h < h_at[c]) & (h + db < db_at[c]) & (psi < psi_at[c])
+                    h = h if opened else np.inf
+                    psi = psi if opened else np.inf
+                    h_to[c] = h if h < h_to[c] else h_to[c]
+                    psi_to[c] = psi if psi < psi_to[c] else psi_to[c]
+                    some += opened
+                found[r, q, k] = some > 0
+        for c in range(width):
+            if h_[q, c] < np.inf:
+                at = min(c, last)
+                h_[q, at], psi_[q, at] = min(h_[q, at], h_[q, c]), min(psi_[q, at], psi_[q, c])
+                ends[q] = at + 1
     return found
 
 

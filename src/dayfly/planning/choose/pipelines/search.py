@@ -1,7 +1,8 @@
 """FuncPipe's problem, exactly: every degree and collective as a case, all with one front in view.
 
     1  bounds for any price, and a few plans, of each case
-    2  bounds by price in coarse classes, then in finer ones of what is still open
+    2  bounds by price in coarse classes, then in finer ones of what is still open, of the stages
+       alone that a better plan may have
     3  a beam, for better plans to compare with
     4  all labels: what is not found then is no better than what is known
 
@@ -9,6 +10,10 @@ Where stages have different numbers of replicas, those with few hold more micro-
 more replicas the others have. At first no stage has more for it, which makes one case of all. If a
 plan of that front does not fit, each largest number is a case of its own, exact of plans that have
 it.
+
+Replicas of all stages sum up in one of two ways. Both are one case, in which each stage has the
+quicker way. If a plan of it takes longer in either, each way is searched by itself, within the same
+bounds.
 
 Where bandwidth declines with the functions of a plan, each number of functions that leaves less
 than the one before is a case of its own, of plans with so many at most. Those with fewer take
@@ -50,7 +55,14 @@ import numpy as np
 
 from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.pipelines.bounds import Case, Found, Known, first_look, look, refine
+from dayfly.planning.choose.pipelines.bounds import (
+    Case,
+    Found,
+    Known,
+    by_price,
+    first_look,
+    refine,
+)
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.kernels import FIELDS
 from dayfly.planning.choose.pipelines.model import Incumbents, over_store
@@ -62,6 +74,8 @@ from dayfly.planning.choose.pipelines.ways import Way, fits, most_of, path_of, p
 _BEAM = 2
 #: Prices of labels go up to so many times a case's columns; dearer ones count as the dearest.
 _DEARER = 4
+#: Of seconds, added up in another order.
+_ROUNDING = 1e-12
 
 
 class OutOfTime(Exception):
@@ -89,6 +103,9 @@ def search(
     case.crowded |= _search(case, loops, known, beam, within, deadline, by_uses=by_uses) > 0
     if case.crowded and not (beam or by_uses):
         _search(case, loops, known, beam, within, deadline, by_uses=True)
+    if case.torn and not beam:
+        for one in case.apart():
+            search(one, loops, known, within=within, deadline=deadline)
 
 
 def _search(
@@ -103,21 +120,23 @@ def _search(
 ) -> int:
     """See `search`. Gives how many labels were left out for using too much alone."""
     m, count, left_out = case.model, case.model.layers, 0
+    lags, bounds = case.lags, case.bounds
     tau = case.tau(known, within, times=_DEARER)
     least_b = np.concatenate([[0.0], np.cumsum(m.backward_s.min(axis=1))])
     store = _Labels(count)
+    below = case.below(np.logical_or.reduce([one.opened for one in case.classes]))
     for q in reversed(range(count)):
         if deadline is not None and time.process_time() > deadline:
             raise OutOfTime
         # Longer stages do not fit: labels of later boundaries are of no use here any more.
-        (ends,) = np.nonzero(np.isfinite(m.lag_f_s[:, q]).any(axis=1))
+        (ends,) = np.nonzero(np.isfinite(below[1][:, q]).any(axis=1))
         if not len(ends):
-            break
+            continue
         skip = int(np.searchsorted(-store.begins[: store.n], -(ends[-1] + 1)))
         made, origin, out = loops.expand(
             q,
             m.forward_s,
-            *case.below,
+            *below,
             m.below_lag_b_s,
             case.units.price,
             m.uses,
@@ -126,8 +145,8 @@ def _search(
             store.begins[skip : store.n],
             case.most,
             case.fewest,
-            case.classes,
-            loops.reach(q, case.classes, case.bounds, tau) if q else np.empty((3, 1, 1)),
+            lags,
+            loops.reach(q, lags, bounds, tau) if q else np.empty((3, 1, 1)),
             tau,
         )
         left_out += out
@@ -139,7 +158,7 @@ def _search(
                 keep = keep[_best(made[keep])]
             made, origin = made[keep], origin[keep]
         store.add(q, made, origin)
-    _add_whole(case, known, store)
+    case.torn = _add_whole(case, known, store)
     return left_out
 
 
@@ -151,16 +170,17 @@ def _best(labels: Array) -> Ints:
     return np.sort(order[rank < _BEAM])
 
 
-def _add_whole(case: Case, known: Known, store: _Labels) -> None:
+def _add_whole(case: Case, known: Known, store: _Labels) -> bool:
+    """Gives whether a plan takes longer than the case's model says, as each stage sums up in
+    another way."""
     whole = np.flatnonzero(store.begins[: store.n] == 0)
     values = store.values[whole]
     step_s = values[:, 2] + values[:, 3]
-    found = []
-    for i in undominated(step_s, step_s * values[:, 0]).tolist():
-        path = store.path(int(whole[i]))
-        usd = float(step_s[i] * case.model.usd_per_s[path[:, 1]].sum())
-        found.append((float(step_s[i]), usd, Found(case.number, path)))
+    best = undominated(step_s, step_s * values[:, 0])
+    found = [case.taken(store.path(int(whole[i]))) for i in best.tolist()]
     known.add(found)
+    longest_s = step_s[best] * (1 + _ROUNDING)
+    return any(taken[0] > most for taken, most in zip(found, longest_s.tolist(), strict=True))
 
 
 class _Labels:
@@ -221,7 +241,7 @@ def search_over_store(
     """
     known: Known = Incumbents()
     ways: list[Way] = []
-    found: dict[tuple[int, bytes], Found] = {}
+    found: dict[tuple[int, int, bytes], Found] = {}
     gap = 0.0
     for schedule in dict.fromkeys(one.schedule for one in problems):
         alike = [one for one in problems if one.schedule == schedule]
@@ -234,7 +254,7 @@ def search_over_store(
                 break
         known, gap = tried, max(gap, its_gap)
         ways += own
-        found |= {(one.case, one.path.tobytes()): one for one in known.plans}
+        found |= {(one.case, one.summed, one.path.tobytes()): one for one in known.plans}
     return [point_of(ways[one.case], one) for one in found.values()], gap
 
 
@@ -250,14 +270,17 @@ def _searched(
     """Adds what some ways have, and gives the gap. first: number of the first way."""
     cases = []
     for number, way in enumerate(ways, first):
-        model = over_store(
-            way.problem,
-            way.choices,
-            pipelined=way.pipelined,
-            functions=way.functions,
-            most=way.most,
-        )
-        case = first_look(number, model, loops, known, most_of(way))
+        models = [
+            over_store(
+                way.problem,
+                way.choices,
+                pipelined=pipelined,
+                functions=way.functions,
+                most=way.most,
+            )
+            for pipelined in way.pipelined
+        ]
+        case = first_look(number, models, loops, known, most_of(way))
         if case is not None:
             cases.append(case)
             case.add(known, [path for plan in good if (path := path_of(plan, way)) is not None])
@@ -279,27 +302,23 @@ def _close_gap(
     def is_late() -> bool:
         return deadline is not None and time.process_time() > deadline
 
-    for step in (_by_price, refine):
-        for case in cases:
-            if not is_late():
-                step(case, loops, known)
+    for case in cases:
+        if not is_late():
+            by_price(case, loops, known, goals[-1])
+    for case in cases:
+        refine(case, loops, known, goals[-1], is_late)
     try:
         for case in cases:
             case.close(known, goals[-1])
-            if len(case.classes):
+            if case.classes:
                 search(case, loops, known, beam=True, deadline=deadline)
         for within in goals:
             for at, case in enumerate(cases):
                 case.close(known, goals[-1])
-                if len(case.classes):
+                if case.classes:
                     search(case, loops, known, within=within, deadline=deadline)
                 sure[at] = within
     except OutOfTime:
         pass
     gaps = (min(case.gap(known), part) for case, part in zip(cases, sure, strict=True) if part)
     return max(gaps, default=0.0)
-
-
-def _by_price(case: Case, loops: SearchLoops, known: Known) -> None:
-    look(case, loops, known, case.classes)
-    case.close(known)

@@ -97,6 +97,51 @@ def reach(q: int, classes: Array, bounds: Array, tau: Array) -> Array:
     return np.ascontiguousarray(above.transpose(1, 0, 2))
 
 
+def open_stages(
+    forward: Array,
+    own: Array,
+    lag_f: Array,
+    lag_b: Array,
+    tail: Array,
+    below_forward: Array,
+    below: Array,
+    below_lag_f: Array,
+    below_lag_b: Array,
+    cost: Ints,
+    most: float,
+    limits: Array,
+) -> NDArray[np.bool_]:
+    """See `kernels.open_stages`: all last layers and prices of a stage's first layer and option."""
+    count, options = below.shape
+    columns = limits.shape[2]
+    last = columns - 1
+    found = np.zeros((count, count, options), dtype=bool)
+    suffix = np.full((2, count + 1, columns), np.inf)  # h and psi
+    suffix[:, count, 0] = 0.0
+    fits = (lag_f <= most) & (below_lag_f <= most)
+    for q in reversed(range(count)):
+        for k in range(options):
+            r = np.flatnonzero(fits[:, q, k])
+            if not len(r):
+                continue
+            m = min(int(cost[k]), last)
+            h = suffix[0, r + 1] + own[r, q, k, None]
+            lagged = lag_b[r, q, k] + tail[r, q, k]
+            psi = np.maximum(suffix[1, r + 1] + forward[r, q, k, None], h + lagged[:, None])
+            psi += below_forward[q, k]
+            h += below[q, k]
+            db = np.maximum(lag_b[r, q, k], below_lag_b[q, k])[:, None]
+            to = np.minimum(np.arange(columns) + m, last)
+            by_h, by_db, by_psi = limits[q][:, to]
+            here = (h < by_h) & (h + db < by_db) & (psi < by_psi)
+            found[r, q, k] = here.any(axis=1)
+            for row, values in zip(suffix[:, q], (h, psi), strict=True):
+                least = np.where(here, values, np.inf).min(axis=0)
+                row[m:last] = np.minimum(row[m:last], least[: last - m])
+                row[last] = min(row[last], least[last - m :].min())
+    return found
+
+
 def expand(
     q: int,
     forward: Array,

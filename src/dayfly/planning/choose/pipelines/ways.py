@@ -31,7 +31,7 @@ class Way:
 
     Attributes:
         choices: of a stage, pairs of memory option and replicas.
-        pipelined: whether replicas sum up by pipelined scatter-reduce.
+        pipelined: whether replicas sum up by pipelined scatter-reduce: all that there are.
         functions: at most, and the number of which the bandwidth is.
         most: replicas of a stage, at most, by which others hold more micro-batches; None: they do
             not.
@@ -39,7 +39,7 @@ class Way:
 
     problem: StagesOverStore
     choices: tuple[tuple[int, int], ...]
-    pipelined: bool
+    pipelined: tuple[bool, ...]
     functions: int
     most: int | None = None
 
@@ -65,17 +65,22 @@ def ways_of(problem: StagesOverStore, *, tight: bool) -> list[Way]:
             hold more than there is room for.
     """
     options = range(len(problem.options))
-    both = sorted(set(problem.pipelined), reverse=True)
+    both = tuple(sorted(set(problem.pipelined), reverse=True))
     # With two replicas both scatter-reduces take as long, and one sums nothing.
-    first = (True in problem.pipelined,)
+    first = both[:1]
     ways: list[tuple[Sequence[int], int | None]] = [((d,), None) for d in problem.divisors]
     if problem.mixed:
         mosts = problem.divisors if tight else (None,)
         ways = [([d for d in problem.divisors if not most or d <= most], most) for most in mosts]
     return [
-        Way(problem, tuple((j, d) for d in degrees for j in options), pipelined, functions, most)
+        Way(
+            problem,
+            tuple((j, d) for d in degrees for j in options),
+            first if max(degrees) <= 2 else both,
+            functions,
+            most,
+        )
         for degrees, most in ways
-        for pipelined in (first if max(degrees) <= 2 else both)
         for functions in _numbers(problem, min(degrees))
     ]
 
@@ -104,7 +109,7 @@ def path_of(plan: PipelinePlan, way: Way) -> Ints | None:
         return None
     number = {choice: k for k, choice in enumerate(way.choices)}
     choices = [number.get(choice) for choice in zip(plan.options, plan.replicas, strict=True)]
-    if None in choices or (max(plan.replicas) > 1 and plan.pipelined != way.pipelined):
+    if None in choices or (max(plan.replicas) > 1 and plan.pipelined not in way.pipelined):
         return None
     ends = [stage[-1] for stage in plan.stages]
     return np.array([*zip(ends, choices, strict=True)][::-1], dtype=np.int64)
@@ -133,7 +138,7 @@ def _plan(way: Way, found: Found) -> PipelinePlan:
         memory_mib=tuple(problem.options[j].memory_mib for _, j, _ in stages),
         replicas=tuple(d for _, _, d in stages),
         micro_batches=problem.micro_batches,
-        collective="pipelined" if way.pipelined else "scatter-reduce",
+        collective="pipelined" if way.pipelined[found.summed] else "scatter-reduce",
         store=problem.store,
         schedule=problem.schedule,
     )
