@@ -11,6 +11,7 @@ from hypothesis.strategies import floats
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front
+from dayfly.planning.choose.pipelines.bounds import Case
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
@@ -92,6 +93,35 @@ def test_numpy_and_numba_find_the_same_front(seed: int) -> None:
     assert len(fronts[0].points) > 10
     for a, b in zip(fronts[0].points, fronts[1].points, strict=True):
         assert (a.seconds, a.usd) == pytest.approx((b.seconds, b.usd), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [2, 18])
+def test_stages_that_would_each_sum_up_in_another_way(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways are one case, in which such a plan takes too little: then each is searched."""
+    apart, done = Case.apart, []
+
+    def counted(case: Case) -> list[Case]:
+        done.append(case.torn)
+        return apart(case)
+
+    monkeypatch.setattr(Case, "apart", counted)
+    problem = random_problem(
+        seed,
+        layers=4,
+        options=2,
+        latency_s=0.3,
+        degrees=(1, 4, 8),
+        micro_batches=8,
+        pipelined=(True, False),
+        mixed=True,
+    )
+    found = choose(problem, compiled=False).front
+    assert_is_the_front(found, every_point(problem))
+    assert {point.plan.collective for point in found.points} == {"pipelined", "scatter-reduce"}
+    assert all(done)
+    assert done
 
 
 def test_of_several_problems_the_front_of_all_their_plans() -> None:

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from dayfly.planning.choose.pipelines import kernels, vectorised
-from dayfly.planning.choose.pipelines.bounds import Case, Found, Known, LagClass, by_price, first_look, seconds
+from dayfly.planning.choose.pipelines.bounds import (
+    Case,
+    Found,
+    Known,
+    LagClass,
+    by_price,
+    first_look,
+    seconds,
+)
 from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.model import Incumbents, Units, over_store
 from dayfly.wire.pipelines.orders import ORDERS

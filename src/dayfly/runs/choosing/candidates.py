@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
 P = TypeVar("P")
 #: By what part plans may be better than what a first search finds, which is to tell their memory.
-_ROUGHLY = 0.2
+_ROUGHLY = 0.05
 #: A run that is longer than what an interruption delays.
 _LONG_S = 1e6
 

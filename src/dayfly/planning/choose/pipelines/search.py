@@ -1,4 +1,4 @@
-"""FuncPipe's problem, exactly: every degree and collective as a case, all with one front in view.
+"""FuncPipe's problem, exactly: every degree as a case, all with one front in view.
 
     1  bounds for any price, and a few plans, of each case
     2  bounds by price in coarse classes, then in finer ones of what is still open, of the stages
@@ -103,7 +103,7 @@ def search(
     case.crowded |= _search(case, loops, known, beam, within, deadline, by_uses=by_uses) > 0
     if case.crowded and not (beam or by_uses):
         _search(case, loops, known, beam, within, deadline, by_uses=True)
-    if case.torn and not beam:
+    if case.torn and len(case.models) > 1 and not beam:
         for one in case.apart():
             search(one, loops, known, within=within, deadline=deadline)
 
