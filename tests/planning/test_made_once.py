@@ -8,6 +8,7 @@ import pytest
 
 from dayfly.planning import staged
 from dayfly.planning.configuration import Configuration
+from dayfly.planning.passages import PIECE, passage_plan
 from dayfly.planning.profile import Affine
 from dayfly.planning.ranks import ChannelModel, chain
 from dayfly.planning.timing import repeated, timed
@@ -15,6 +16,9 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, Cost, Phase, plain_link
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.collectives.virtual_cost import cost_of
+from dayfly.wire.pipelines.orders import ORDERS
+from dayfly.wire.pipelines.step import Layout
+from dayfly.wire.schedule import CompiledSchedule, Kind, Work
 from dayfly.wire.streams import Direction, Rank, Stream
 from tests.planning.by_hand import layer, profile, size
 
@@ -64,6 +68,50 @@ def test_replicas_of_one_pace_have_the_same_passes(jitter: float, kinds: int) ->
     assert len({id(one.plan) for one in passages}) == 1
     assert len({tuple(one.works_s) for one in passages}) == kinds
     assert len({one.name for one in passages}) == 3
+
+
+def test_who_asks_about_one_run_gets_the_same_workers() -> None:
+    made = profile([layer("a", 100), layer("b", 100)], size(2))
+    c = Configuration(workers=2, cut=(1,), memory_mib=(1024,), batch_size=4)
+    means = ChannelModel.of(made)
+    assert ChannelModel.of(replace(made)) is means
+    assert staged.stage_workers(made, c, means) is staged.stage_workers(made, replace(c), means)
+    other = replace(made)  # a profile that equals it may be another one
+    assert staged.stage_workers(other, c, means) is not staged.stage_workers(made, c, means)
+
+
+@pytest.mark.parametrize("order", [None, *ORDERS])
+@pytest.mark.parametrize("replicas", [(1, 1, 1), (1, 2, 1), (2, 1, 3)])
+@pytest.mark.parametrize("early", [0, 3])
+def test_passages_are_the_schedules_of_their_steps(
+    order: str | None, replicas: tuple[int, ...], early: int
+) -> None:
+    """Made without operations, they say what a schedule that was made ready does."""
+    if order is None and early:
+        return  # pieces are of a backward pass
+    layout = Layout(3, replicas)
+    waves = ((0, 1), (2,), (3, 4))
+    for stage, each in enumerate(replicas):
+        for replica in range(each):
+            sides = [
+                tuple((n, 50 * n + 1, 30 * n * (order is not None), n % other) for n in range(5))
+                for other in (replicas[stage - 1], replicas[min(stage + 1, 2)])
+            ]
+            before, behind = sides[0] if stage else (), sides[1] if stage < 2 else ()
+            plan, pieces = passage_plan(
+                layout, (stage, replica), order, waves, before, behind, 20, early
+            )
+            whole = CompiledSchedule(plan.schedule)
+            for name in (
+                *("kinds", "numbers", "lengths", "largest", "works", "after", "names", "totals"),
+                *("adds", "lanes", "waits_for", "sums", "dependents"),
+            ):
+                assert getattr(plan, name) == getattr(whole, name), name
+            assert plan.each_work == tuple(plan.schedule.ops[at].work for at in plan.works)
+            assert len(pieces) == early
+            for at, number in enumerate(pieces):
+                assert plan.schedule.ops[number].work == Work(PIECE, at)
+                assert plan.kinds[number + 1] is Kind.COMPUTE  # the next one, or the pass itself
 
 
 def test_a_cost_is_asked_for_once() -> None:

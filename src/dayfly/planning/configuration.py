@@ -20,7 +20,7 @@ from dayfly.specs.compression import compression
 from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
 from dayfly.specs.streaming import Streaming
 from dayfly.wire.pipelines.flow import Flow
-from dayfly.wire.pipelines.step import Layout
+from dayfly.wire.pipelines.step import Layout, layout_of
 from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends, bucket_spans
 
 #: Seconds between run checkpoints, unless said otherwise.
@@ -105,7 +105,7 @@ class Configuration:
     @property
     def layout(self) -> Layout:
         """Which worker is which replica of which stage."""
-        return Layout(self.stages, self.replicas if self.cut else self.workers)
+        return layout_of(self.stages, self.replicas if self.cut else self.workers)
 
     @property
     def flow(self) -> Flow:

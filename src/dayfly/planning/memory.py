@@ -333,9 +333,9 @@ def _wire(
     profile: Profile, c: Configuration, stage: int, members: int, buffers: Sequence[int]
 ) -> float:
     """Contributions beside buffers of so many elements, of those that are summed at once."""
-    if c.lags(c.kinds[stage][0]):
-        return 0.0  # others sum
     means = ChannelModel.of(profile)
+    if members == 1 or (c.protocol.staleness and c.lags(c.kinds[stage][0])):
+        return 0.0  # nobody sums, or others do
     how = collective(c.collective, c.aggregators_of(stage), members, c.virtual_workers)
     link = means.link(stage_size(profile, c, stage))
     largest = sorted(buffers, reverse=True)[: means.at_once]

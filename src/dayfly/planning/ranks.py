@@ -69,25 +69,14 @@ class ChannelModel:
     @classmethod
     def of(cls, profile: Profile) -> ChannelModel:
         """Of a profile's channel. Raises RequestError if it is none that dayfly has."""
-        kind = channel_of(profile.channel)
-        abilities = kind.abilities
-        channel = profile.channel
-        named = channel if kind.carries(channel) else kind.priced_as(channel)
         limited = any(size.rates is not None for size in profile.sizes)
-        return cls(
-            kind=kind,
-            immediate=kind.immediate and not limited,
-            in_flight=in_flight(kind, limited=limited),
-            chunk_bytes=abilities.chunk_bytes,
-            zero_copy=kind.zero_copy,
-            shared=Shared(
-                cores=profile.shared_cores,
-                store=profile.store,
-                store_bytes_per_s=profile.store_bytes_per_s or math.inf,
-                host=profile.host,
-            ),
-            store=None if named is None else _store(named),
+        shared = Shared(
+            cores=profile.shared_cores,
+            store=profile.store,
+            store_bytes_per_s=profile.store_bytes_per_s or math.inf,
+            host=profile.host,
         )
+        return _model(channel_of(profile.channel), profile.channel, shared, limited=limited)
 
     @property
     def at_once(self) -> int:
@@ -139,6 +128,21 @@ class ChannelModel:
         # Over links that are measured and not limited, runs know of no rates, either.
         worth = worthwhile_bytes((size.rates for size in sizes), self.kind.abilities.in_flight)
         return message_bytes(self.chunk_bytes, worth, immediate=self.immediate)
+
+
+@lru_cache(maxsize=256)
+def _model(kind: ChannelKind, channel: str, shared: Shared, *, limited: bool) -> ChannelModel:
+    """Of a channel; a choice among plans asks for the same thousands of times."""
+    named = channel if kind.carries(channel) else kind.priced_as(channel)
+    return ChannelModel(
+        kind=kind,
+        immediate=kind.immediate and not limited,
+        in_flight=in_flight(kind, limited=limited),
+        chunk_bytes=kind.abilities.chunk_bytes,
+        zero_copy=kind.zero_copy,
+        shared=shared,
+        store=None if named is None else _store(named),
+    )
 
 
 @cache

@@ -5,7 +5,7 @@
                          tail      |of all ranks          |    |
 
 Replicas do the same passes: in virtual time each talks under a name of its own, so all of them have
-the schedules of one pipeline alone (`_passage_plan`), which are made once.
+the schedules of one pipeline alone (`passage_plan`), which are made once.
 
 See `runs.protocols`: pipeline.py, staged_validation.py.
 """
@@ -13,7 +13,7 @@ See `runs.protocols`: pipeline.py, staged_validation.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 
@@ -28,6 +28,7 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.data_parallel import adding_s
 from dayfly.planning.function_times import cut_backward, pace, paced, passed
+from dayfly.planning.passages import PIECE, Boundary, PassagePlan, passage_plan
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import (
     ChannelModel,
@@ -39,16 +40,9 @@ from dayfly.planning.ranks import (
 from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.leaves import leaves_of
 from dayfly.wire.pipelines.flow import Passing
-from dayfly.wire.pipelines.orders import (
-    BACKWARD,
-    FORWARD,
-    ORDERS,
-    MakeOrder,
-    forward_only,
-    in_waves,
-)
-from dayfly.wire.pipelines.step import Layout, PipelineStep, StageBoundary, StageRank
-from dayfly.wire.schedule import CompiledSchedule, Op, Schedule, Work
+from dayfly.wire.pipelines.orders import BACKWARD, FORWARD
+from dayfly.wire.pipelines.step import Layout, StageRank
+from dayfly.wire.schedule import Work
 from dayfly.wire.streams import Rank, Stream
 
 #: Where nobody measured what a stage's messages take, each is taken to wake its lanes as those of a
@@ -56,8 +50,6 @@ from dayfly.wire.streams import Rank, Stream
 _MESSAGES = 4
 #: Elements of the tail: the loss and two wishes, float64.
 TAIL, TAIL_BYTES = 3, 8
-#: What the pieces of the last backward pass do, but for the last of them.
-_PIECE = "backward, in part"
 
 
 def ranks(
@@ -86,8 +78,28 @@ def stage_workers(
 ) -> list[tuple[StageWork, int]]:
     """Returns the stage and the replica's number of each rank, in order.
 
-    Replicas of a stage that are equally fast share one object, and with it their schedules.
+    Replicas of a stage that are equally fast share one object, and with it their schedules; so do
+    all who ask about one run, one after another.
     """
+    return _stage_workers(_Same(profile), c, means)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A profile, which equals itself alone: comparing all of it would take long."""
+
+    profile: Profile
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.profile is other.profile
+
+    def __hash__(self) -> int:
+        return id(self.profile)
+
+
+@lru_cache(maxsize=4)
+def _stage_workers(of: _Same, c: Configuration, means: ChannelModel) -> list[tuple[StageWork, int]]:
+    profile = of.profile
     sizes = [stage_size(profile, c, stage) for stage in range(c.stages)]
     chunk_bytes = means.message_bytes(sizes)
     found = []
@@ -114,7 +126,7 @@ class _Passes:
         works_s: CPU seconds of each pass, or piece of one.
     """
 
-    plan: CompiledSchedule
+    plan: PassagePlan
     pieces: tuple[int, ...]
     forward: int | None
     works_s: tuple[float, ...]
@@ -253,30 +265,30 @@ class StageWork:
         key, micros = (passing, adding, learns), passing.micros
         if key not in self._found:
             plan, pieces = self._plan(passing, replica, learns=learns)
-            works = [op.work for op in plan.schedule if op.work is not None]
-            forward = plan.works[works.index(Work(FORWARD, micros[-1].number))] if micros else None
-            seconds = self._seconds(micros, adding, learns=learns)
-            works_s = tuple(seconds.get(work, 0.0) for work in works)
+            last = Work(FORWARD, micros[-1].number) if micros else None
+            forward = None if last is None else plan.works[plan.each_work.index(last)]
+            works_s = self._seconds(plan.each_work, micros, adding, learns=learns)
             self._found[key] = _Passes(plan, pieces, forward, works_s)
         return self._found[key]
 
     def _plan(
         self, passing: Passing, replica: int, *, learns: bool
-    ) -> tuple[CompiledSchedule, tuple[int, ...]]:
+    ) -> tuple[PassagePlan, tuple[int, ...]]:
         """Returns the schedule, and the operations after which each early bucket is complete."""
         c, layers, cut, stage = self._c, self._profile.layers, self._c.cut, self._stage
 
-        def boundaries(at: int, replicas: Sequence[int]) -> tuple[tuple[int, StageBoundary], ...]:
+        def boundaries(at: int, replicas: Sequence[int]) -> tuple[Boundary, ...]:
+            output, gradient = layers[at - 1].output, layers[at].gradient if learns else 0
             return tuple(
-                (
-                    micro.number,
-                    StageBoundary(
-                        activation_bytes=round(layers[at - 1].output * micro.samples),
-                        gradient_bytes=round(layers[at].gradient * micro.samples) if learns else 0,
-                        replica=to,
-                    ),
-                )
-                for micro, to in zip(passing.micros, replicas or repeat(None), strict=False)
+                [
+                    (
+                        micro.number,
+                        round(output * micro.samples),
+                        round(gradient * micro.samples),
+                        to,
+                    )
+                    for micro, to in zip(passing.micros, replicas or repeat(None), strict=False)
+                ]
             )
 
         before = boundaries(cut[stage - 1], passing.before) if stage else ()
@@ -285,78 +297,35 @@ class StageWork:
         early = len(self._flat.whole_after) if learns and several else 0
         alone = self._layout.even
         layout = Layout(c.stages, 1) if alone else self._layout
-        own = StageRank(stage, 0 if alone else replica)
+        own = (stage, 0 if alone else replica)
         order = c.schedule if learns else None
-        return _passage_plan(
+        return passage_plan(
             layout, own, order, passing.waves, before, behind, self._chunk_bytes, early
         )
 
     def _seconds(
-        self, micros: Sequence[MicroBatch], adding: float, *, learns: bool
-    ) -> dict[Work, float]:
+        self, works: Sequence[Work], micros: Sequence[MicroBatch], adding: float, *, learns: bool
+    ) -> tuple[float, ...]:
         """CPU seconds of each pass; of the last backward one, of its pieces."""
-        size, speed, found = self.size, self.size.speed, {}
+        size, speed = self.size, self.size.speed
         keeping_s = adding / len(micros) if micros else 0.0
+        passes_s: dict[tuple[str, int], float] = {}
+        of_samples: dict[int, tuple[float, float]] = {}
         for one in micros:
-            reading = size.data(one.samples) if not self._stage else 0.0
-            forward = reading + passed(self._forward, one.samples)
-            backward = passed(self._backward, one.samples)
-            found[Work(FORWARD, one.number)] = speed * forward + size.pass_cpu_s
-            found[Work(BACKWARD, one.number)] = speed * backward + size.pass_cpu_s + keeping_s
+            if one.samples not in of_samples:
+                reading = size.data(one.samples) if not self._stage else 0.0
+                forward = reading + passed(self._forward, one.samples)
+                backward = passed(self._backward, one.samples)
+                of_samples[one.samples] = (
+                    speed * forward + size.pass_cpu_s,
+                    speed * backward + size.pass_cpu_s + keeping_s,
+                )
+            both_s = of_samples[one.samples]
+            passes_s[FORWARD, one.number], passes_s[BACKWARD, one.number] = both_s
         if learns and micros and self._replicas > 1:
             cuts = cut_backward(self._backward, micros[-1].samples, self._flat.whole_after)
             for number, piece in enumerate(cuts[:-1]):
-                found[Work(_PIECE, number)] = speed * piece
+                passes_s[PIECE, number] = speed * piece
             ending_s = speed * cuts[-1] + size.pass_cpu_s + keeping_s
-            found[Work(BACKWARD, micros[-1].number)] = ending_s
-        return found
-
-
-@lru_cache(maxsize=1024)
-def _passage_plan(
-    layout: Layout,
-    own: StageRank,
-    order: str | None,
-    waves: tuple[tuple[int, ...], ...],
-    before: tuple[tuple[int, StageBoundary], ...],
-    behind: tuple[tuple[int, StageBoundary], ...],
-    chunk_bytes: int,
-    early: int,
-) -> tuple[CompiledSchedule, tuple[int, ...]]:
-    """Returns the schedule of a rank's passes, and its operations that are early pieces.
-
-    `early` pieces of the last backward pass stand before it, each an operation of its own.
-    """
-    if early:
-        whole, _ = _passage_plan(layout, own, order, waves, before, behind, chunk_bytes, 0)
-        last = [number for wave in waves for number in wave][-1]
-        return _in_pieces(whole.schedule, Work(BACKWARD, last), early)
-    make: MakeOrder = forward_only if order is None else ORDERS[order]
-    step = PipelineStep(
-        layout=layout,
-        stage_rank=own,
-        order=in_waves(make, own.stage, layout.stages, waves),
-        before=dict(before),
-        behind=dict(behind),
-        chunk_bytes=chunk_bytes,
-    )
-    return CompiledSchedule(step.schedule()), ()
-
-
-def _in_pieces(
-    schedule: Schedule, work: Work, early: int
-) -> tuple[CompiledSchedule, tuple[int, ...]]:
-    """The schedule with so many operations more before a pass: pieces of it."""
-    at = next(number for number, op in enumerate(schedule) if op.work == work)
-    whole = schedule.ops[at]
-    pieces: list[Op] = []
-    for number in range(early):
-        after = whole.after if not number else (at + number - 1,)
-        pieces.append(replace(whole, work=Work(_PIECE, number), after=after))
-    rest = replace(whole, after=(at + early - 1,))
-
-    def moved(op: Op) -> Op:
-        return replace(op, after=tuple(one + early * (one >= at) for one in op.after))
-
-    ops = (*schedule.ops[:at], *pieces, rest, *map(moved, schedule.ops[at + 1 :]))
-    return CompiledSchedule(Schedule(ops)), tuple(range(at, at + early))
+            passes_s[BACKWARD, micros[-1].number] = ending_s
+        return tuple([passes_s.get((work.what, work.micro_batch), 0.0) for work in works])

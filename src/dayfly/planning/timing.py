@@ -43,10 +43,13 @@ def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
 @lru_cache(maxsize=4096)
 def _messages(plan: CompiledSchedule) -> Sequence[tuple[tuple[bool, int, bool], int]]:
     """How many there are of each kind: whether they are put, their elements, whether for all."""
+    put = Kind.PUT
     found = Counter(
-        (op.kind is Kind.PUT, length, op.name.destination == EVERYONE)
-        for op, length in zip(plan.schedule, plan.lengths, strict=True)
-        if op.name is not None
+        [
+            (kind is put, length, name[2] == EVERYONE)
+            for kind, length, name in zip(plan.kinds, plan.lengths, plan.names, strict=True)
+            if name is not None
+        ]
     )
     return tuple(found.items())
 
@@ -204,19 +207,19 @@ def steps_of(
 
 
 def _intervals(
-    streams: Sequence[object],
+    streams: Sequence[Stream],
     moments: Sequence[Moments],
     each: int,
     is_overhead: Callable[[int], bool],
 ) -> list[tuple[float, float, int]]:
     """(from, to, what): 0 compute, 1 overhead, 2 transfer."""
-    found = []
+    found, drop = [], Kind.DROP
     for number, (stream, times) in enumerate(zip(streams, moments, strict=True)):
         computing = 1 if is_overhead(number % each) else 0
-        for at, op in enumerate(stream.plan.schedule):  # type: ignore[attr-defined]
-            what = 2 if op.kind in _TRANSFERS else computing
-            if op.kind is not Kind.DROP and times.done_s[at] > times.start_s[at]:
-                found.append((times.start_s[at], times.done_s[at], what))
+        each_kind = zip(stream.plan.kinds, times.start_s, times.done_s, strict=True)
+        for kind, start_s, done_s in each_kind:
+            if done_s > start_s and kind is not drop:
+                found.append((start_s, done_s, 2 if kind in _TRANSFERS else computing))
     return found
 
 

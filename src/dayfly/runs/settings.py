@@ -37,7 +37,7 @@ from dayfly.specs.streaming import Streaming
 from dayfly.training.precisions import BF16, FP16, FP32
 from dayfly.wire.collectives import K_REDUCE, Collective, collective, default_collective
 from dayfly.wire.pipelines.orders import ORDERS
-from dayfly.wire.pipelines.step import Layout
+from dayfly.wire.pipelines.step import Layout, layout_of
 
 #: What a run does when its loss, or its weights, become NaN or infinite: fail, or say it and go on.
 STOP_ON_NAN, WARN_OF_NAN = "stop", "warn"
@@ -194,7 +194,7 @@ class Settings(FunctionSettings):
     @property
     def layout(self) -> Layout:
         """Which worker is which replica of which stage."""
-        return Layout(self.stages, self.replicas or self.workers)
+        return layout_of(self.stages, self.replicas or self.workers)
 
     @property
     def members(self) -> int:

@@ -20,10 +20,10 @@ an end, too, if every rank does so, as over a channel in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from dayfly.elementwise import least, most
@@ -213,25 +213,24 @@ def width(in_flight: int, chunk_bytes: int, largest_bytes: int) -> int:
     return found
 
 
+def lane_numbers(kinds: Sequence[Kind]) -> tuple[int, ...]:
+    """Returns the number in `Lane` of what each operation occupies; as of `Op.lane`, and sooner."""
+    put, get, fetch = Kind.PUT, Kind.GET, Kind.FETCH
+    return tuple([0 if one is put else 1 if one is get or one is fetch else 2 for one in kinds])
+
+
 class CompiledSchedule:
     """A schedule made ready: which operations are a lane's, and who waits for whom."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         ops = schedule.ops
-        put, get, fetch = Kind.PUT, Kind.GET, Kind.FETCH
+        #: Of each operation, what it does.
+        self.kinds = tuple([op.kind for op in ops])
         #: Of each operation, its lane's number in `Lane`.
-        self.numbers = tuple(
-            [0 if op.kind is put else 1 if op.kind is get or op.kind is fetch else 2 for op in ops]
-        )
-        queues: list[list[int]] = [[] for _ in Lane]
-        for at, number in enumerate(self.numbers):
-            queues[number].append(at)
-        self.lanes = {lane: tuple(queue) for lane, queue in zip(Lane, queues, strict=True)}
+        self.numbers = lane_numbers(self.kinds)
         #: Of each operation, the elements of its span.
         self.lengths = tuple([op.span.stop - op.span.start for op in ops])
-        #: Of each operation, whether its message is a sum, for everyone.
-        self.totals = tuple([op.name is not None and op.name.destination == EVERYONE for op in ops])
         #: Elements of the largest message.
         self.largest = max(
             (n for n, op in zip(self.lengths, ops, strict=True) if op.name is not None),
@@ -239,19 +238,60 @@ class CompiledSchedule:
         )
         #: Operations that do work: COMPUTE.
         self.works = tuple([at for at, op in enumerate(ops) if op.work is not None])
-        self.waits_for = tuple([len(op.after) for op in ops])
-        self.sums = {
+        #: Of each operation, those that it waits for.
+        self.after = tuple([op.after for op in ops])
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, int, int] | None, ...]:
+        """Of each operation, its message's phase, source and destination; None: it has none."""
+        names = [op.name for op in self.schedule]
+        return tuple(
+            [None if one is None else (one.phase, one.source, one.destination) for one in names]
+        )
+
+    @cached_property
+    def totals(self) -> tuple[bool, ...]:
+        """Of each operation, whether its message is a sum, for everyone."""
+        return tuple([name is not None and name[2] == EVERYONE for name in self.names])
+
+    @cached_property
+    def adds(self) -> tuple[int, ...]:
+        """Of each operation, contributions that it adds up as a REDUCE, less one."""
+        reduce = Kind.REDUCE
+        return tuple([len(op.terms) - 1 if op.kind is reduce else 0 for op in self.schedule])
+
+    @cached_property
+    def lanes(self) -> Mapping[Lane, tuple[int, ...]]:
+        """The operations of each lane, in their order."""
+        queues: list[list[int]] = [[] for _ in Lane]
+        for at, number in enumerate(self.numbers):
+            queues[number].append(at)
+        return {lane: tuple(queue) for lane, queue in zip(Lane, queues, strict=True)}
+
+    @cached_property
+    def waits_for(self) -> tuple[int, ...]:
+        """Of each operation, how many it waits for."""
+        return tuple(map(len, self.after))
+
+    @cached_property
+    def sums(self) -> Mapping[Name, int]:
+        """The REDUCE that each contribution goes into."""
+        return {
             name: at
-            for at, op in enumerate(schedule)
+            for at, op in enumerate(self.schedule)
             if op.kind is Kind.REDUCE
             for name in op.terms
             if name is not None
         }
-        dependents: list[list[int]] = [[] for _ in schedule]
-        for at, op in enumerate(schedule):
-            for earlier in op.after:
+
+    @cached_property
+    def dependents(self) -> tuple[tuple[int, ...], ...]:
+        """Of each operation, those that wait for it."""
+        dependents: list[list[int]] = [[] for _ in self.after]
+        for at, after in enumerate(self.after):
+            for earlier in after:
                 dependents[earlier].append(at)
-        self.dependents = tuple(map(tuple, dependents))
+        return tuple(map(tuple, dependents))
 
 
 #: Sizes of buckets, in bytes, as in torch's DDP: the first small, so that it can go out early.

@@ -10,12 +10,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dayfly.wire.keys import EVERYONE
 from dayfly.wire.loop.records import DOWN, MESSAGE, NONE, OP, POOL, RECORDS, UP, State
 from dayfly.wire.schedule import CompiledSchedule, Kind
 from dayfly.wire.streams import Moments, Rank, Shared, Stream
@@ -30,64 +29,69 @@ _PHASES: dict[str, int] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """Of a schedule, (operations,) but for later, the operations that wait for each of them, and
-    sizes, how many operations each lane has.
+    """Of a schedule.
 
-    adds: contributions that a REDUCE adds up, less one. name: of its message, a number; NONE.
+    Attributes:
+        table: (rows, operations), with the rows of `_Table`.
+        sizes: how many operations each lane has.
+        later: the operations that wait for each of them, one after another.
+    """
+
+    table: Ints
+    sizes: Ints
+    later: Ints
+
+    @classmethod
+    def of(cls, plan: CompiledSchedule) -> Self:
+        names, dependents, kinds = plan.names, plan.dependents, plan.kinds
+        table = np.zeros((len(_Table._fields), len(kinds)), dtype=np.int64)
+        one = _Table(*table)
+        one.lane[:], one.length[:], one.unmet[:] = plan.numbers, plan.lengths, plan.waits_for
+        one.adds[:], one.everyone[:] = plan.adds, plan.totals
+        one.name[:] = [NONE if name is None else _number(*name) for name in names]
+        one.source[:] = [NONE if name is None else name[1] for name in names]
+        one.fetches[:] = [kind is Kind.FETCH for kind in kinds]
+        one.order[:] = np.argsort(one.lane, kind="stable")
+        one.later[:] = [*map(len, dependents)]
+        later = np.array([*chain.from_iterable(dependents)], dtype=np.int64)
+        return cls(table, np.bincount(one.lane, minlength=3), later)
+
+
+def _number(phase: str, source: int, destination: int) -> int:
+    """Of a message's name."""
+    first = _PHASES.setdefault(phase, len(_PHASES)) * _PARTIES + source + _PARTY
+    return first * _PARTIES + destination + _PARTY
+
+
+_plan = lru_cache(maxsize=4096)(_Plan.of)
+
+
+class _Table(NamedTuple):
+    """Of operations.
+
+    Attributes:
+        fetches, everyone: 1 or 0.
+        adds: contributions that a REDUCE adds up, less one.
+        name: of its message, a number; NONE.
+        order: operations by lane.
+        later: how many wait for it.
     """
 
     lane: Ints
     length: Ints
     unmet: Ints
-    fetches: NDArray[np.bool_]
+    fetches: Ints
     adds: Ints
     name: Ints
-    everyone: NDArray[np.bool_]
+    everyone: Ints
     source: Ints
     order: Ints
-    sizes: Ints
     later: Ints
-    later_count: Ints
 
     @classmethod
-    def of(cls, plan: CompiledSchedule) -> Self:
-        ops = plan.schedule.ops
-        lane = np.array(plan.numbers, dtype=np.int64)
-        names = [op.name for op in ops]
-        return cls(
-            lane=lane,
-            length=np.array(plan.lengths, dtype=np.int64),
-            unmet=np.array(plan.waits_for, dtype=np.int64),
-            fetches=np.array([op.kind is Kind.FETCH for op in ops], dtype=bool),
-            adds=np.array(
-                [len(op.terms) - 1 if op.kind is Kind.REDUCE else 0 for op in ops], dtype=np.int64
-            ),
-            name=np.array(
-                [
-                    NONE
-                    if one is None
-                    else (
-                        _PHASES.setdefault(one.phase, len(_PHASES)) * _PARTIES + one.source + _PARTY
-                    )
-                    * _PARTIES
-                    + one.destination
-                    + _PARTY
-                    for one in names
-                ],
-                dtype=np.int64,
-            ),
-            everyone=np.array(
-                [one is not None and one.destination == EVERYONE for one in names], dtype=bool
-            ),
-            source=np.array([NONE if one is None else one.source for one in names], dtype=np.int64),
-            order=np.argsort(lane, kind="stable"),
-            sizes=np.bincount(lane, minlength=3),
-            later=np.array(list(chain.from_iterable(plan.dependents)), dtype=np.int64),
-            later_count=np.array(list(map(len, plan.dependents)), dtype=np.int64),
-        )
-
-
-_plan = lru_cache(maxsize=4096)(_Plan.of)
+    def of(cls, plans: Sequence[_Plan]) -> Self:
+        empty = np.empty((len(cls._fields), 0), dtype=np.int64)
+        return cls(*np.concatenate([empty, *[one.table for one in plans]], axis=1))
 
 
 def flattened(ranks: Sequence[Rank], shared: Shared) -> State:
@@ -99,25 +103,25 @@ def flattened(ranks: Sequence[Rank], shared: Shared) -> State:
     """
     streams = [stream for rank in ranks for stream in rank.streams]
     plans = [_plan(stream.plan) for stream in streams]
-    sizes = np.array([len(plan.lane) for plan in plans], dtype=np.int64)
+    sizes = np.array([plan.table.shape[1] for plan in plans], dtype=np.int64)
+    table = _Table.of(plans)
     first = _starts(sizes)
     rank_of = np.repeat(np.arange(len(ranks)), [len(rank.streams) for rank in ranks])
     ops = np.zeros(int(sizes.sum()), dtype=OP)
     of = np.repeat(np.arange(len(streams)), sizes)
     ops["stream"] = of
     alone = np.array([stream.alone for stream in streams], dtype=bool)
-    for name in ("lane", "unmet"):
-        ops[name] = _all(plans, name)
-    lane = ops["lane"]
+    lane = table.lane
+    ops["lane"], ops["unmet"] = lane, table.unmet
     ops["row"] = 3 * of + np.where(alone[of], 0, lane)
-    counts = _all(plans, "later_count")
-    ops["later"] = _starts(counts)
-    ops["later_end"] = ops["later"] + counts
-    later = _all(plans, "later") + np.repeat(first, [len(plan.later) for plan in plans])
-    _sizes(ops, ranks, streams, plans, rank_of, first, shared)
+    ops["later"] = _starts(table.later)
+    ops["later_end"] = ops["later"] + table.later
+    later = np.concatenate([np.empty(0, dtype=np.int64), *[plan.later for plan in plans]])
+    later += np.repeat(first, [len(plan.later) for plan in plans])
+    _sizes(ops, table, ranks, streams, rank_of, first, shared)
     made = _streams(ranks, streams, sizes, rank_of, alone)
     opens = _opens(ops, made, ranks, streams, first)
-    messages, readers = _messages(ops, ranks, streams, plans, rank_of)
+    messages, readers = _messages(ops, table, ranks, streams)
     ops["next"] = NONE
     for name in ("start_s", "free_s", "done_s"):
         ops[name] = math.nan
@@ -142,7 +146,7 @@ def flattened(ranks: Sequence[Rank], shared: Shared) -> State:
         jobs=np.zeros(jobs, dtype=RECORDS["jobs"]),
         later=later,
         opens=opens,
-        queue=np.where(alone[of], np.arange(len(ops)), _all(plans, "order") + first[of]),
+        queue=np.where(alone[of], np.arange(len(ops)), table.order + first[of]),
         stirred=np.zeros(len(rows) + len(lines), dtype=np.int64),
         looked_at=np.zeros(len(rows) + len(lines), dtype=np.int64),
         run=run,
@@ -163,10 +167,6 @@ def moments(state: State, ranks: Sequence[Rank]) -> tuple[tuple[Moments, ...], .
     return tuple(found)
 
 
-def _all(plans: Sequence[_Plan], name: str) -> Any:
-    return np.concatenate([np.empty(0, dtype=np.int64), *(getattr(one, name) for one in plans)])
-
-
 def _starts(sizes: Ints) -> Ints:
     """Where each of them begins, if they lie one behind another."""
     found: Ints = np.cumsum(sizes) - sizes
@@ -179,25 +179,25 @@ def _of_each(values: Iterable[Any]) -> Floats:
 
 def _sizes(
     ops: Any,
+    table: _Table,
     ranks: Sequence[Rank],
     streams: Sequence[Stream],
-    plans: Sequence[_Plan],
     rank_of: Ints,
     first: Ints,
     shared: Shared,
 ) -> None:
     """What depends on bytes: of lines, of processors and of the store."""
-    of, lane, length = ops["stream"], ops["lane"], _all(plans, "length")
+    of, lane, length = ops["stream"], table.lane, table.length
     mine = rank_of[of]
     nbytes = length * np.array([stream.itemsize for stream in streams], dtype=np.int64)[of]
-    adds = _all(plans, "adds")
+    adds = table.adds
     early = np.array([rank.early for rank in ranks], dtype=bool)[mine]
     reduce_s = _of_each(rank.reduce_s_per_byte for rank in ranks)[mine]
     # Of a REDUCE; without travelling bytes, which messages have.
     work_s = nbytes * np.where(early, np.minimum(adds, 1), adds) * reduce_s
     for number, stream in enumerate(streams):
         if stream.travelling is not None:
-            part = slice(first[number], first[number] + len(plans[number].length))
+            part = slice(first[number], first[number] + len(stream.plan.lengths))
             plan = stream.plan
             nbytes[part] = list(map(stream.travelling, plan.lengths, plan.totals))
         if stream.works_s:
@@ -210,19 +210,19 @@ def _sizes(
         + _of_each(one.cpu_s for one in ways)[way]
     )
     message_s = message_s + _of_each(one.cpu_s_per_byte for one in ways)[way] * nbytes
-    added = early & _all(plans, "fetches").astype(bool)
+    added = early & table.fetches.astype(bool)
     message_s = np.where(added, message_s + nbytes * reduce_s, message_s)
     ops["work_s"] = np.where(carries, message_s, work_s)
     still = np.array([rank.processor.stands_still for rank in ranks], dtype=bool)[mine]
     ops["works"] = carries & ((message_s != 0) | still)
     header = np.array([rank.header_bytes for rank in ranks], dtype=np.int64)[mine]
     whole_s = _occupied(ranks, way, header + nbytes, carries)
-    copies = _all(plans, "everyone").astype(bool) & (lane == UP)
+    copies = table.everyone.astype(bool) & (lane == UP)
     copies &= np.array([rank.direct for rank in ranks], dtype=bool)[mine]
     members = np.array([stream.members for stream in streams], dtype=np.int64)[of]
-    ops["copies"], ops["source"] = copies, _all(plans, "source")
+    ops["copies"] = copies
     member = np.array([stream.member for stream in streams], dtype=np.int64)[of]
-    ops["source"] = np.where(ops["source"] == member, member + 1, 0)
+    ops["source"] = np.where(table.source == member, member + 1, 0)
     whole_s = np.where(copies, whole_s * (members - 1), whole_s)
     piece_s = _of_each(one.piece_s for one in ways)[way]
     pieces = np.where(piece_s == math.inf, 1, np.ceil(whole_s / piece_s)).astype(np.int64)
@@ -298,15 +298,14 @@ def _opens(
 
 def _messages(
     ops: Any,
+    table: _Table,
     ranks: Sequence[Rank],
     streams: Sequence[Stream],
-    plans: Sequence[_Plan],
-    rank_of: Ints,
 ) -> tuple[Any, int]:
     """All messages, and how many readers one for each reader alone has, at most."""
     names: dict[Hashable, int] = {}
     of = np.array([names.setdefault(one.name, len(names)) for one in streams], dtype=np.int64)
-    called, number = np.unique(_all(plans, "name"), return_inverse=True)
+    called, number = np.unique(table.name, return_inverse=True)
     both, message = np.unique(of[ops["stream"]] * len(called) + number, return_inverse=True)
     ops["message"] = message
     made = np.zeros(len(both), dtype=MESSAGE)

@@ -35,10 +35,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD
-from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, check_rank, chunks
+from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, Work, check_rank, chunks
 from dayfly.wire.shaping import Rates
 
 
@@ -118,6 +120,10 @@ class Layout:
         return range(first, first + self.replicas_of(stage))
 
 
+#: Layouts that were made already, as they are asked for often.
+layout_of = lru_cache(maxsize=256)(Layout)
+
+
 #: Chunks gain nothing where a transfer takes no time of a link.
 _WHOLE_BYTES = 2**62
 
@@ -177,6 +183,41 @@ def output_part(work: Work) -> int:
     return input_part(work) + 1
 
 
+class StepRow(NamedTuple):
+    """An operation of a step, in few words: there are many of them, and objects take long to make.
+
+    Attributes:
+        start, length: its span.
+        name: phase, source and destination of its message; None: it has none.
+        after: as of `Op`.
+    """
+
+    kind: Kind
+    start: int
+    length: int
+    name: tuple[str, int, int] | None
+    work: Work | None
+    after: tuple[int, ...]
+
+
+def schedule_of(rows: Iterable[StepRow]) -> Schedule:
+    """Returns these operations as a schedule."""
+    return Schedule(
+        tuple(
+            [
+                Op(
+                    kind,
+                    Span(start, start + length),
+                    None if name is None else Name(*name),
+                    after=after,
+                    work=work,
+                )
+                for kind, start, length, name, work, after in rows
+            ]
+        )
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep:
     """What one rank does in a step, and the messages that it reads and puts.
@@ -227,31 +268,57 @@ class PipelineStep:
             ahead: inputs that may come in, and outputs that may wait to be sent, beside those of
                 the pass that is computed; 0: nothing overlaps.
         """
+        return schedule_of(self.rows(stored, ahead=ahead))
+
+    def rows(self, stored: Set[Name] = frozenset(), *, ahead: int = 2) -> list[StepRow]:
+        """The operations of `schedule`, with the same arguments."""
         if ahead < 0:
             raise ValueError(f"{ahead} inputs ahead: 0 at least")
-        draft = Draft()
-        starts = [0, *accumulate(self.sizes())]
+        rows: list[StepRow] = []
+        own, parts, start = self._rank, self._parts(), 0
+        starts: dict[int, int] = {}  # of each part of `Slots`, in their order
+        for part in sorted(parts):
+            starts[part] = start
+            start += parts[part][0]
         computed: list[int] = []
-        sent: list[list[int]] = []
+        sent: list[range] = []
         for number, work in enumerate(self.order):
             earlier = number - 1 - ahead
             room = (computed[earlier],) if earlier >= 0 else ()
-            begin = starts[input_part(work)]
-            read = [
-                draft.add(Op(Kind.GET, _moved(span, begin), name, after=room))
-                for name, span in self._input(work)
-            ]
-            waits = (*read, *(sent[earlier] if earlier >= 0 else ()))
-            computed.append(draft.add(Op(Kind.COMPUTE, Span(0, 0), work=work, after=waits)))
-            begin = starts[output_part(work)]
-            sent.append(
-                [
-                    draft.add(Op(Kind.PUT, _moved(span, begin), name, after=(computed[-1],)))
-                    for name, span in self._output(work)
-                    if name not in stored
-                ]
-            )
-        return draft.schedule()
+            phase, part, first = _phase(work), input_part(work), len(rows)
+            size, other = parts[part]
+            begin = starts[part]
+            for name, at, length in _pieces(phase, size, self.chunk_bytes):
+                rows.append(StepRow(Kind.GET, begin + at, length, (name, other, own), None, room))
+            waits = (*range(first, len(rows)), *(sent[earlier] if earlier >= 0 else ()))
+            after = (len(rows),)
+            computed.append(len(rows))
+            rows.append(StepRow(Kind.COMPUTE, 0, 0, None, work, waits))
+            size, other = parts[part + 1]
+            begin, first = starts[part + 1], len(rows)
+            for name, at, length in _pieces(phase, size, self.chunk_bytes):
+                if not stored or Name(name, own, other) not in stored:
+                    put = StepRow(Kind.PUT, begin + at, length, (name, own, other), None, after)
+                    rows.append(put)
+            sent.append(range(first, len(rows)))
+        return rows
+
+    def _parts(self) -> dict[int, tuple[int, int]]:
+        """Of each part of `Slots` that is used: its bytes, and the rank on the other side."""
+        found = {}
+        for work in self.order:
+            part, is_forward = input_part(work), work.what == FORWARD
+            before, behind = _of(self.before, work), _of(self.behind, work)
+            if is_forward:
+                sizes = before.activation_bytes, behind.activation_bytes
+            else:
+                sizes = behind.gradient_bytes, before.gradient_bytes
+            ends = (-1, before), (1, behind)
+            for at, size, (step, other) in zip(
+                (part, part + 1), sizes, ends if is_forward else ends[::-1], strict=True
+            ):
+                found[at] = size, self._neighbour(step, other) if size else 0
+        return found
 
     def sizes(self) -> tuple[int, ...]:
         """Bytes of the parts of `Slots`, four a micro-batch number; see `input_part`.
@@ -259,68 +326,48 @@ class PipelineStep:
         Those of numbers that are not in the order are empty.
         """
         sizes = [0] * (_PARTS * max((work.micro_batch + 1 for work in self.order), default=0))
-        for work in self.order:
-            sizes[input_part(work)] = self._input_bytes(work)
-            sizes[output_part(work)] = self._output_bytes(work)
+        for part, (size, _) in self._parts().items():
+            sizes[part] = size
         return tuple(sizes)
 
     def gets(self) -> tuple[Name, ...]:
         """All messages that this rank reads, and nobody else: for one DROP once it needs them no
         more, not even to start again."""
-        return tuple(name for work in self.order for name, _ in self._input(work))
+        return self._named(Kind.GET)
 
     def puts(self) -> tuple[Name, ...]:
         """All messages that this rank puts, also those that are stored already."""
-        return tuple(name for work in self.order for name, _ in self._output(work))
+        return self._named(Kind.PUT)
 
-    def _input_bytes(self, work: Work) -> int:
-        if work.what == FORWARD:
-            return _of(self.before, work).activation_bytes
-        return _of(self.behind, work).gradient_bytes
-
-    def _output_bytes(self, work: Work) -> int:
-        if work.what == FORWARD:
-            return _of(self.behind, work).activation_bytes
-        return _of(self.before, work).gradient_bytes
-
-    def _input(self, work: Work) -> list[tuple[Name, Span]]:
-        """The messages that come in for a pass, and where in their part."""
-        if not (size := self._input_bytes(work)):
-            return []
-        source = self._neighbour(work, before=work.what == FORWARD)
-        return self._messages(work, size, source, self._rank)
-
-    def _output(self, work: Work) -> list[tuple[Name, Span]]:
-        """The messages that a pass sends, and where in their part."""
-        if not (size := self._output_bytes(work)):
-            return []
-        destination = self._neighbour(work, before=work.what != FORWARD)
-        return self._messages(work, size, self._rank, destination)
-
-    def _messages(
-        self, work: Work, size: int, source: int, destination: int
-    ) -> list[tuple[Name, Span]]:
-        """So many bytes in chunks, from rank to rank."""
-        phase = f"{_LETTER[work.what]}{work.micro_batch}"
-        return [
-            (Name(f"{phase}-{chunk}", source, destination), span)
-            for chunk, span in enumerate(chunks(Span(0, size), self.chunk_bytes))
-        ]
+    def _named(self, kind: Kind) -> tuple[Name, ...]:
+        return tuple(
+            Name(*row.name) for row in self.rows() if row.kind is kind and row.name is not None
+        )
 
     @property
     def _rank(self) -> int:
         return self.layout.rank(self.stage_rank.stage, self.stage_rank.replica)
 
-    def _neighbour(self, work: Work, *, before: bool) -> int:
-        """The rank of the stage before or behind that has a pass's micro-batch, too."""
-        own, replica = self.stage_rank, _of(self.before if before else self.behind, work).replica
-        stage = own.stage + (-1 if before else 1)
-        return self.layout.rank(stage, own.replica if replica is None else replica)
+    def _neighbour(self, step: int, boundary: StageBoundary) -> int:
+        """The rank so many stages on that has a boundary's micro-batch, too."""
+        own, replica = self.stage_rank, boundary.replica
+        return self.layout.rank(own.stage + step, own.replica if replica is None else replica)
+
+
+_NOTHING = StageBoundary()
 
 
 def _of(boundaries: Mapping[int, StageBoundary], work: Work) -> StageBoundary:
-    return boundaries.get(work.micro_batch, StageBoundary())
+    return boundaries.get(work.micro_batch, _NOTHING)
 
 
-def _moved(span: Span, begin: int) -> Span:
-    return Span(begin + span.start, begin + span.stop)
+def _phase(work: Work) -> str:
+    return f"{_LETTER[work.what]}{work.micro_batch}"
+
+
+@lru_cache(maxsize=4096)
+def _pieces(phase: str, size: int, chunk_bytes: int) -> tuple[tuple[str, int, int], ...]:
+    """The chunks of a message of so many bytes: the phase of each name, where it begins, its bytes;
+    none of no bytes."""
+    parts = chunks(Span(0, size), chunk_bytes) if size else ()
+    return tuple((f"{phase}-{chunk}", one.start, len(one)) for chunk, one in enumerate(parts))
