@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 import tempfile
 import threading
 import zlib
@@ -84,6 +85,22 @@ def test_records_arrive_in_order_and_once(root: Path) -> None:
         assert second.records[1]["parts"] == [1, 2]
         assert second.records[0]["at"] <= second.records[1]["at"]
         assert list(read_reports(down)) == [], "each is removed once it was read"
+
+
+def test_times_and_losses_are_told_with_the_digits_that_say_something(root: Path) -> None:
+    third = math.pi / 3
+    (as_float32,) = struct.unpack("f", struct.pack("f", third))
+    with channel(root, 3) as up, channel(root, COORDINATOR) as down:
+        reporter = Reporter(up, rank=3, attempt=0)
+        told = {"began": 1764166883.123456, "step_s": 0.0123456, "share": third}
+        losses = [as_float32, None, math.nan]
+        reporter.add("round", urgent=True, **told, loss=third, losses=losses)
+        ((record,),) = [report.records for report in read_reports(down)]
+    assert (record["began"], record["step_s"]) == (1764166883.12346, 0.01235)
+    assert (record["loss"], record["share"]) == (1.04719755, third)
+    assert record["losses"] == [float(f"{as_float32:.9g}"), None, None]
+    assert struct.pack("f", record["losses"][0]) == struct.pack("f", as_float32)
+    assert record["at"] == round(record["at"], 5)
 
 
 def test_records_that_are_not_urgent_wait_for_each_other(root: Path) -> None:

@@ -6,6 +6,7 @@ Records are collected and put together, at most one message each so many seconds
 bill by the request (see `specs.pace`); those that the coordinator acts on go at once. Over a link
 the others go by a thread of their own, so that no step waits for them. A message is deflated: of
 many steps a record takes a quarter of its bytes, which over a slow link are a share of a round's.
+Digits do not deflate, so times are told to 10 microseconds, and losses as float32 has them.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ _READ_S = 120.0
 _REPORT = "report-"
 #: Bytes of a report's JSON at most, so that no message fills the coordinator's memory.
 _MOST_BYTES = 2**25
+
+#: Times in a record, beside those that end in `_s`; digits after the point that are told of them.
+_TIMES, _TIME_DIGITS = ("at", "began"), 5
+#: Losses in a record; with so many significant digits a float32 is the same again.
+_LOSSES, _LOSS_DIGITS = ("loss", "losses"), 9
 
 #: Kind of a record: the worker lives, and waits for the ranks that are its `waits`.
 BEAT = "beat"
@@ -103,7 +109,8 @@ class Reporter(Closing):
         One that is urgent is sent when this returns. Raises WireError if records cannot be sent.
         """
         with self._noting:
-            self._records.append({"kind": kind, "at": time.time(), **fields})
+            record = {"kind": kind, "at": time.time(), **fields}
+            self._records.append({name: _told(name, one) for name, one in record.items()})
             due = time.monotonic() - self._last > self._every_s
             if due:
                 self._last = time.monotonic()
@@ -213,6 +220,17 @@ def unpacked(data: bytes, most_bytes: int = _MOST_BYTES) -> Any:
         return json.loads(text)
     except (zlib.error, ValueError, RecursionError) as error:
         raise WireError(f"a report of {len(data)} bytes is none: {error}") from None
+
+
+def _told(name: str, value: Any) -> Any:
+    """A field of a record, with as many digits as are told of it."""
+    if isinstance(value, float) and (name in _TIMES or name.endswith("_s")):
+        return round(value, _TIME_DIGITS)
+    if isinstance(value, float) and name in _LOSSES:
+        return float(f"{value:.{_LOSS_DIGITS}g}")
+    if isinstance(value, (list, tuple)) and name in _LOSSES:
+        return [_told(name, one) for one in value]
+    return value
 
 
 def plain(value: Any) -> Any:
