@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def a_case(
     return case, known
 
 
-def line_of(case: Case, one: LagClass) -> tuple[object, ...]:
+def line_of(case: Case, one: LagClass) -> tuple[Any, ...]:
     """Arguments of loops over the stages of a class."""
     return (*case.below(one.opened), case.units.cost, one.high)
 

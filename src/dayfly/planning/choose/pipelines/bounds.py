@@ -255,7 +255,8 @@ def refine(
         within: the part by which plans have to be better.
         is_late: whether there is no time for more.
     """
-    waiting, done = case.classes[::-1], []
+    waiting = case.classes[::-1]
+    done: list[LagClass] = []
     while waiting:
         one = waiting.pop()
         tau = case.tau(known, within)
