@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks.parts.planning.measure import Taken
-from benchmarks.parts.protocols import capped, fasdl
+from benchmarks.parts.protocols import capped, fasdl, fasdl_drawn
 from benchmarks.parts.protocols.beside import Method
 from benchmarks.parts.protocols.trained import Runs, Trained
 from rich.console import Console
@@ -69,6 +69,9 @@ def test_seconds_and_dollars_are_of_the_epochs_up_to_the_loss(
     affords = fasdl.Pace.of(fasdl.methods(WORKERS)[3], "s3", WORKERS).epochs(plain["usd"])
     assert 3 <= affords <= 10, "within the epochs that were trained"
     assert hap["then"] == fasdl.TARGET
+    by_usd, by_s = fasdl_drawn.figure(rows).panels
+    assert by_usd.named("HAP, equal shares").at(1e3 * hap["epochs_usd"][0]) == 2.0
+    assert by_s.named(fasdl.BASE).ys == tuple(plain["losses"])
 
 
 def test_no_loss_is_given_for_dollars_that_buy_more_epochs_than_were_trained(

@@ -54,7 +54,7 @@ STORES: Mapping[str, float | None] = {"s3": None, "elasticache": 0.001}
 OWN = 32
 #: Validation loss up to which seconds and dollars are counted.
 TARGET = 0.1
-_EPOCHS = 30
+_EPOCHS = 10
 _RATES = (0.1, 0.05, 0.02, 0.01)
 #: Learning rates, of `_RATES`: by `choose`, with other seeds than are reported.
 _RATE = {"bsp": 0.02, "bsp, larger batch": 0.05, "hap": 0.02, "hap, larger batch": 0.02}
