@@ -12,8 +12,6 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from dayfly.elementwise import least, most
-
 
 def share(total: int, part: int, parts: int, weights: tuple[int, ...] = ()) -> range:
     """Returns one part of the numbers from 0 to total - 1, which are cut into consecutive parts.
@@ -292,12 +290,8 @@ BLOCK_NUMBERS = 4
 
 
 def block_samples(batch_size: int) -> int:
-    """Samples of a block of validation: an eighth of the batch, at least 16, at most the batch.
-
-    Elementwise.
-    """
-    samples: int = least(batch_size, most(_BLOCK_SAMPLES, -(-batch_size // 8)))
-    return samples
+    """Samples of a block of validation: an eighth of the batch, at least 16, at most the batch."""
+    return min(batch_size, max(_BLOCK_SAMPLES, -(-batch_size // 8)))
 
 
 def validation_blocks(samples: int, batch_size: int) -> list[range]:

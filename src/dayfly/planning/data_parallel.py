@@ -312,9 +312,19 @@ def summed_numbers(profile: Profile, batch_size: int) -> int:
 
 
 def validating_s(size: SizeProfile, samples: int, batch_size: int, workers: int) -> float:
-    """Seconds of the worker that has the most blocks of a validation; elementwise but for the
-    size."""
-    block = block_samples(batch_size)
+    """Seconds of the worker that has the most blocks of a validation of so many samples."""
+    return blocks_s(size, samples, block_samples(batch_size), workers)
+
+
+def blocks_s(size: SizeProfile, samples: int, block: int, workers: int) -> float:
+    """Returns the same by the samples of a block; elementwise but for the size.
+
+    Args:
+        size: of the workers' functions.
+        samples: of a validation.
+        block: samples of a block.
+        workers: that share the blocks.
+    """
     blocks = -(-samples // block)
     return -(-blocks // workers) * _evaluated(size, least(block, samples))
 

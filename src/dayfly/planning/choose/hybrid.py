@@ -27,7 +27,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dayfly.batches import validations
+from dayfly.batches import block_samples, validations
 from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import Array, Ints, near, undominated
 from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
@@ -41,7 +41,7 @@ from dayfly.planning.choose.sums import SumTable, link_of
 from dayfly.planning.choose.whole_memory import Peaks
 from dayfly.planning.choose.whole_runs import least_sum_s, lived, usd_beside_sums
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, ITEM_BYTES, Configuration
-from dayfly.planning.data_parallel import validating_s
+from dayfly.planning.data_parallel import blocks_s
 from dayfly.planning.function_times import contended, declined, slowest
 from dayfly.planning.memory import logged_steps
 from dayfly.planning.profile import NOTHING, SizeProfile
@@ -164,6 +164,7 @@ class _Search:
         p = problem.whole
         self._sizes = allowed(p.profile, p.vcpus_at_once, p.allowed[0])
         self._own, self._others = problem.aggregators_samples(), problem.others_samples()
+        self._block = np.array([block_samples(batch) for batch in range(p.batch_size + 1)])
         self._whole = Peaks(p.profile, self._run)
         # Of a run that neither time nor the log makes a checkpoint due in.
         self._short = Peaks(replace(p.profile, samples=1), self._run)
@@ -244,7 +245,8 @@ class _Search:
         trained_s = rounds.epoch_s(k, j, at, steps, (samples - (steps - 1) * batch) / batch)
         validated = validations(p.epochs, p.validate_every)
         in_one = replace(size, forward=(sum(size.forward, NOTHING),))
-        validated_s = validating_s(in_one, validation_samples, cast("int", batch), n)
+        block = cast("int", self._block[batch])
+        validated_s = blocks_s(in_one, validation_samples, block, n)
         training_s = p.epochs * trained_s + validated * (validated_s + sums.measured_s[k])
         run_s, lives = lived(p.platform, size, n, cast("float", training_s))
         usd = usd_beside_sums(p, memory_mib, size, n, run_s, lives, cast("int", steps)) + (

@@ -187,12 +187,7 @@ def batches(
     `rate` at least, so B_lower = b/(1/rate - 1), rounded up to a step here. `most_samples` itself
     if that is less. rate 0: from the first step on. b is the same for all memory sizes in
     equation 4; of sizes that are measured apart, take the one whose b is least.
-
-    Args:
-        train: seconds of a step of so many samples.
-        most_samples: of a step.
-        rate: see above.
-        step: between batches.
+    train: seconds of a step of so many samples.
     """
     b = train.fixed / train.each
     least = max(1, math.ceil(b / (1 / rate - 1) / step)) if rate else 1
