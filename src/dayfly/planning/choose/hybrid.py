@@ -136,7 +136,7 @@ class _Rows:
     s: Array
     usd: Array
 
-    def only(self, which: NDArray[np.bool_]) -> _Rows:
+    def only(self, which: NDArray[np.bool_] | Ints) -> _Rows:
         """Returns those."""
         return _Rows(*(getattr(self, one.name)[which] for one in fields(self)))
 
@@ -248,8 +248,9 @@ class _Search:
         block = cast("int", self._block[batch])
         validated_s = blocks_s(in_one, validation_samples, block, n)
         training_s = p.epochs * trained_s + validated * (validated_s + sums.measured_s[k])
-        run_s, lives = lived(p.platform, size, n, cast("float", training_s))
-        usd = usd_beside_sums(p, memory_mib, size, n, run_s, lives, cast("int", steps)) + (
+        of_run = lived(p.platform, size, n, cast("float", training_s))
+        run_s = cast("Array", of_run[0])
+        usd = usd_beside_sums(p, memory_mib, size, n, *of_run, cast("int", steps)) + (
             p.epochs * steps * hybrid.step_usd[k] + validated * sums.measured_usd[k]
         )
         due = logged_steps(n, ITEM_BYTES * table.flat.length)
@@ -257,8 +258,8 @@ class _Search:
         fits = is_short | (whole.own_KJ[row, j] & (others <= whole.others))
         kept = np.flatnonzero(fits & ~self._known.beat(run_s, usd))
         self._known.add(run_s[kept], usd[kept])
-        each = np.full(len(k), number), np.full(len(k), n), k + 1, own, others, run_s, usd
-        return _Rows(*(one[kept] for one in each))
+        every = _Rows(np.full(len(k), number), np.full(len(k), n), k + 1, own, others, run_s, usd)
+        return every.only(kept)
 
     def _numbers(self, workers: int, k_K: Ints, fits: _Fits) -> tuple[Ints, Ints, Ints]:
         """Which K, B^a and B^n each plan has within the limits; where nobody lags, any B^n."""

@@ -89,7 +89,10 @@ class HybridSums:
             after_own_s=lags * np.maximum(0.0, read_s - last_s),
             after_put_s=lags * made_s,
             step_usd=table.usd(
-                {what: sum(each(getattr(one, what)) for one in (own, put, read)) for what in moved}
+                {
+                    what: sum((each(getattr(one, what)) for one in (own, put, read)), np.zeros(1))
+                    for what in moved
+                }
             ),
         )
 

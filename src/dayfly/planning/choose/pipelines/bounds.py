@@ -209,7 +209,9 @@ def first_look(
     of_fewest = [_of_fewest(model, model.uses[i], fewest[i]) for i in range(2)]
     case.add(known, of_fewest)
     fits = np.isfinite(model.lag_f_s)
-    case.classes = [_look(case, loops, known, *ends, fits) for ends in _coarse(model)]
+    case.classes = [
+        _look(case, loops, known, low, high, fits) for low, high in _coarse(model).tolist()
+    ]
     return case
 
 
