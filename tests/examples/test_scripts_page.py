@@ -31,7 +31,7 @@ REDIS = "redis://127.0.0.1:6379/0"
 LIFETIME_S = 20.0
 #: How often gloo may end a process that is done (see `launching.ABORTED`).
 GLOO_ENDS = 5
-_TIME = re.compile(r"^time +([\d.]+) s$", re.MULTILINE)
+_TIME = re.compile(r"^total time +([\d.]+) s$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
