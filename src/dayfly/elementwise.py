@@ -33,7 +33,7 @@ def most(a: float, b: float) -> Any:
 
 
 def largest(value: float) -> Any:
-    """Returns the largest element of an array, 0 of none; a single number is returned as it is."""
+    """Returns the largest element of an array, or 0 if it is empty; a number as it is."""
     if isinstance(value, _PLAIN):
         return value
     import numpy as np

@@ -104,9 +104,9 @@ def test_larger_functions_late_end_the_search_of_smaller() -> None:
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-@given(k_reduce_by_hand.problems(standalone=False), SLACK)
+@given(k_reduce_by_hand.problems(), SLACK)
 def test_no_way_to_reduce_is_better_than_the_best(p: KReduceProblem, slack: float) -> None:
-    assume(any(p.least_samples <= one.most_samples for one in p.sizes))
+    assume(any(min(p.aggregators_samples) <= one.most_samples for one in p.sizes))
     front = plan_k_reduce(p)
     goal = cheapest_within(slack * front.fastest.seconds)
     best = exact(front, goal)
@@ -122,7 +122,7 @@ def test_no_way_to_reduce_is_better_than_the_best(p: KReduceProblem, slack: floa
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(k_reduce_by_hand.problems())
 def test_a_plan_costs_what_the_exact_planner_says(p: KReduceProblem) -> None:
-    assume(any(p.least_samples <= one.most_samples for one in p.sizes))
+    assume(any(min(p.aggregators_samples) <= one.most_samples for one in p.sizes))
     for point in plan_k_reduce(p).points:
         size = next(one for one in p.sizes if one.memory_mib == point.plan.memory_mib)
         again = hybrid(p, size, point.plan)

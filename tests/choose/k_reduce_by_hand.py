@@ -72,7 +72,6 @@ def sizes(draw: st.DrawFn, memory_mib: int) -> FunctionSize:
     return size(
         memory_mib,
         train=Affine(fixed_s, draw(positive) / 10),
-        idle_s=draw(st.sampled_from([0.0, 0.5, 1.0])) * fixed_s,
         up=way(draw(rates), saturation_per_byte=draw(saturation)),
         down=way(draw(rates), draw(st.sampled_from([0.0, 0.3]))),
         most_samples=draw(st.integers(4, 40)),
@@ -82,12 +81,8 @@ def sizes(draw: st.DrawFn, memory_mib: int) -> FunctionSize:
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, standalone: bool = True) -> KReduceProblem:
-    """Small ones, in which a plan fits. With many bytes of data loading is what takes long.
-
-    Args:
-        standalone: some allow aggregators that train nothing.
-    """
+def problems(draw: st.DrawFn) -> KReduceProblem:
+    """Small ones, in which a plan fits. With many bytes of data loading is what takes long."""
     batches = draw(st.lists(st.integers(1, 12), min_size=1, max_size=3, unique=True))
     made = [draw(sizes(1024 * n)) for n in range(1, 1 + draw(st.integers(1, 2)))]
     workers = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True))
@@ -97,7 +92,7 @@ def problems(draw: st.DrawFn, *, standalone: bool = True) -> KReduceProblem:
         size_bytes=float(draw(st.integers(1, 2000))),
         data_bytes=draw(st.sampled_from([0.0, 1e4, 1e6])),
         workers=tuple(workers),
-        aggregators_samples=(*((0,) * draw(st.integers(0, standalone))), *sorted(batches)),
+        aggregators_samples=tuple(sorted(batches)),
         most_global_samples=draw(st.integers(least, least + 80)),
         store=draw(st.sampled_from([None, S3, DEAR])),
         usd_per_invocation=draw(st.sampled_from([0.0, 1e-6])),

@@ -41,7 +41,7 @@ def hybrid(p: KReduceProblem, size: FunctionSize, plan: KReducePlan) -> Point[KR
         return Point(float(seconds), float(usd), plan)
     others = plan.others_samples
     line = _line(p, size, workers, aggregators)
-    step_s = hybrid_step_s(size.step_s(own), size.train(others), *line)
+    step_s = hybrid_step_s(size.train(own), size.train(others), *line)
     samples = global_batch(workers, aggregators, own, others)
     seconds, usd = _whole(p, size, workers, aggregators, others, samples, step_s)
     return Point(float(seconds), float(usd), plan)

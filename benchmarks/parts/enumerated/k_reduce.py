@@ -29,8 +29,7 @@ def every_plan(p: KReduceProblem) -> Iterator[tuple[float, float, KReducePlan]]:
                 if p.aggregators is not None and k not in p.aggregators:
                     continue
                 for own in p.aggregators_samples:
-                    least = own or p.least_samples  # beside aggregators that only sum
-                    if least <= one.most_samples and own * w <= p.most_global_samples:
+                    if own <= one.most_samples and own * w <= p.most_global_samples:
                         for others in _others(p, one, w, k, own):
                             s, usd = taken(p, one, w, k, own, others)
                             plan = KReducePlan(
@@ -44,12 +43,11 @@ def every_plan(p: KReduceProblem) -> Iterator[tuple[float, float, KReducePlan]]:
 
 
 def _others(p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int) -> range:
-    least = own or p.least_samples
-    if w == k or p.most_global_samples < k * own + (w - k) * least:
-        return range(own, own + 1) if own else range(0)
+    if w == k:
+        return range(own, own + 1)
     up, down = _rates(p, one, w, k)
     most = others_batch(
-        one.step_s,
+        one.train,
         own,
         aggregate_s(p.size_bytes, w, k, up, down),
         workers=w,
@@ -57,7 +55,7 @@ def _others(p: KReduceProblem, one: FunctionSize, w: int, k: int, own: int) -> r
         most_samples=one.most_samples,
         most_global_samples=p.most_global_samples,
     )
-    return range(least, most + 1)
+    return range(own, most + 1)
 
 
 def _rates(p: KReduceProblem, one: FunctionSize, w: int, k: int) -> tuple[float, float]:
@@ -77,7 +75,7 @@ def taken(
     if w == k:
         step_s = one.train(own) + communication_s(*line)
     else:
-        step_s = hybrid_step_s(one.step_s(own), one.train(others), *line)
+        step_s = hybrid_step_s(one.train(own), one.train(others), *line)
     all_samples = global_batch(w, k, own, others)
     left = left_of_bandwidth(p.decline, w)
     peak = min(p.share(w), left * one.down.peak_bytes_per_s.value)

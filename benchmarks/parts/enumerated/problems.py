@@ -110,7 +110,6 @@ def k_reduce(chance: Random) -> KReduceProblem:
         )
         for memory in (1024, 2048, 4096)
     )
-    standalone = (0,) if chance.random() < 0.5 else ()
     return KReduceProblem(
         size_bytes=10 ** chance.uniform(5, 8.5),
         data_bytes=chance.choice((0.0, 1e7, 1e9)),
@@ -118,7 +117,7 @@ def k_reduce(chance: Random) -> KReduceProblem:
         epochs=1.0,
         sizes=sizes,
         workers=tuple(range(1, chance.randint(4, 12) + 1)),
-        aggregators_samples=(*standalone, *sorted(chance.sample(range(1, 40), 6))),
+        aggregators_samples=tuple(sorted(chance.sample(range(1, 40), 6))),
         most_global_samples=chance.randint(100, 600),
         store=chance.choice((None, _S3, replace(_S3, usd_per_gb_up=1.0, usd_per_gb_down=3.0))),
         store_bytes_per_s=chance.choice((math.inf, 5e7, 3e8)),

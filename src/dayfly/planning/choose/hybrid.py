@@ -99,8 +99,10 @@ class HybridProblem:
 
 
 def near_hybrid(problem: HybridProblem, slack: float, most: int) -> list[Point[KReducePlan]]:
-    """Returns the plans that are as near to the front as `Front.near` has it; of those that differ
-    in B^n alone, and take and cost as much within 1%, the nearest.
+    """Returns the plans nearest to the front, at most so many, by the distance of `Front.near`.
+
+    Of plans that differ only in B^n, and whose seconds and dollars agree within 1%, only the
+    nearest is returned.
 
     Args:
         problem: of the job.
@@ -126,7 +128,7 @@ def near_hybrid(problem: HybridProblem, slack: float, most: int) -> list[Point[K
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Plans, (N,) each: number of the memory size, W, K, B^a, B^n, seconds, dollars."""
+    """Plans, a column each, (N,): index of the memory size, W, K, B^a, B^n, seconds, dollars."""
 
     size: Ints
     workers: Ints
@@ -157,7 +159,7 @@ class _Fits:
 
 
 class _Search:
-    """All plans that nothing known beats."""
+    """The search for all plans that no plan found so far beats by more than the slack."""
 
     def __init__(self, problem: HybridProblem, known: Known) -> None:
         self._problem, self._known = problem, known
@@ -166,7 +168,7 @@ class _Search:
         self._own, self._others = problem.aggregators_samples(), problem.others_samples()
         self._block = np.array([block_samples(batch) for batch in range(p.batch_size + 1)])
         self._whole = Peaks(p.profile, self._run)
-        # Of a run that neither time nor the log makes a checkpoint due in.
+        # Memory in a run that is too short, and logs too few bytes, for a checkpoint.
         self._short = Peaks(replace(p.profile, samples=1), self._run)
         self._sums: dict[object, tuple[SumTable, dict[int, HybridSums]]] = {}
 

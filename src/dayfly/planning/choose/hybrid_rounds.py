@@ -50,9 +50,10 @@ class HybridSums:
 
     @classmethod
     def by_workers(cls, table: SumTable, workers: Sequence[int]) -> Iterator[tuple[int, Self]]:
-        """Yields each W, and the sums of all K of so many, rising: with K = W nobody lags.
+        """Yields each number of workers W with its sums, one row for each K from 1 to W.
 
-        Costs of many W are found together, as are those of their messages, which are alike.
+        Where K = W, all workers are aggregators, and none lags. Costs of several W are computed as
+        one array.
         """
         left = list(workers)
         while left:

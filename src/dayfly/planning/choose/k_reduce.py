@@ -18,8 +18,7 @@ the front: they are gone through, unless something dominates the corner that bot
 
 Limits (section VI, corrected as in docs/errata.md): B^g <= its limit; B^a <= B_M; B^n at least B^a,
 without which equation 5 would not hold, and at most what B_M, B^g and equation 16 allow, rounded
-down. B^a may be 0, which the paper does not have: aggregators are standalone then, and B^n is at
-least the least B^a above 0. FasDL itself searches in two stages: for W, M and B^a with K = W, then
+down. FasDL itself searches in two stages: for W, M and B^a with K = W, then
 for K and B^n.
 
 A function lives for an epoch, as in the paper, however long that is: lifetimes are not looked at.
@@ -109,7 +108,7 @@ def _between(best: Taken, low: Taken, high: Taken) -> Iterator[tuple[Ints, Ints]
 
 
 def _check(problem: KReduceProblem) -> None:
-    p, least = problem, problem.least_samples
+    p, least = problem, min(problem.aggregators_samples)
     largest = max(p.sizes, key=lambda size: size.most_samples)
     if largest.most_samples < least:
         holds = (

@@ -99,24 +99,12 @@ class Candidates:
         """Of these."""
         return cls(rounds, samples, rounds.train_s(samples))
 
-    @property
-    def least(self) -> Ints:
-        """The fewest samples B^n."""
-        return np.maximum(self.samples, self.rounds.tables.problem.least_samples)
-
-    def possible(self) -> Candidates:
-        """Those with a B^n; only beside standalone aggregators there may be none."""
-        if not self.rounds.tables.problem.standalone:
-            return self
-        at = np.flatnonzero(self.cap() >= self.least)
-        return Candidates.of(self.rounds.only(at), self.samples[at])
-
     def ends(self) -> tuple[Ints, Ints, Ints, Ints]:
         """B^n at the ends of both pieces: the least and the balance, the next one and the cap."""
         cap, rounds = self.cap(), self.rounds
         balance = self._within(self.train_s + rounds.aggregator_s - rounds.other_s, cap)
-        balance = np.maximum(balance, self.least)
-        return self.least, balance, np.minimum(balance + 1, cap), cap
+        balance = np.maximum(balance, self.samples)
+        return self.samples, balance, np.minimum(balance + 1, cap), cap
 
     def cap(self) -> Ints:
         """The most samples B^n, as `fasdl.others_batch` has it; B^a where all are aggregators."""
@@ -257,7 +245,7 @@ def open_candidates(tables: Tables, slack: float = 0.0) -> tuple[Candidates, Tak
         found.append(some)
     boxes, known = _narrowed(tables, _Boxes.joined(found), batches, known, slack)
     rounds = Rounds.of(tables, boxes.size, boxes.pair)
-    return Candidates.of(rounds, batches[boxes.first]).possible(), known
+    return Candidates.of(rounds, batches[boxes.first]), known
 
 
 def _narrowed(
@@ -274,16 +262,14 @@ def _narrowed(
 
 
 def _every(tables: Tables, batches: Ints) -> _Boxes:
-    """All sizes and pairs, (S, P), with all batches that both allow; where all are aggregators,
-    they train."""
+    """All sizes and pairs, (S, P), with all batches that both allow."""
     sizes, workers = tables.sizes, tables.grid.workers
-    trains = (workers == tables.grid.aggregators) & tables.problem.standalone
     size = np.arange(len(sizes.most_samples))[:, None]
     held = np.searchsorted(batches, sizes.most_samples, side="right")
     within = np.searchsorted(batches, tables.problem.most_global_samples // workers, side="right")
     last = np.minimum(held[size], within) - 1
     last[(workers > sizes.most_workers[size]) | (sizes.most_samples[size] == 0)] = -1
-    return _Boxes(size, np.arange(len(workers)), trains.astype(np.int64), last)
+    return _Boxes(size, np.arange(len(workers)), np.zeros_like(workers), last)
 
 
 def _open(
@@ -300,7 +286,7 @@ def _open(
     promising = Rounds.of(tables, boxes.size[best], boxes.pair[best])
     made = [known]
     for end in (boxes.first, boxes.last):
-        candidates = Candidates.of(promising, batches[end[best]]).possible()
+        candidates = Candidates.of(promising, batches[end[best]])
         made += [candidates.taken(others) for others in candidates.ends()]
     known = Taken.front(made)
     return boxes.only(~_beaten(least_s, least_usd, known, slack)), known

@@ -42,7 +42,6 @@ class FunctionSize:
     train: seconds of a step of so many samples; equation 4 is such a line for each M. up, down: its
     way to the store. most_samples: B_M; 0: not even the model fits. usd_per_s: of one function.
     start_s: what each epoch's functions take before they load anything. most_workers: at once.
-    idle_s: seconds of a step without samples, messages left out, at most `train.fixed`.
     """
 
     memory_mib: int
@@ -53,23 +52,13 @@ class FunctionSize:
     usd_per_s: float
     start_s: float = 0.0
     most_workers: float = math.inf
-    idle_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.idle_s <= self.train.fixed:
-            raise RequestError(
-                f"a step on {self.memory_mib} MiB takes {self.idle_s:g} s without samples, and "
-                f"{self.train.fixed:g} s with few: it must be 0 at least, and no longer"
-            )
         if self.train.each <= 0 or self.train.fixed < 0:
             raise RequestError(
                 f"a step on {self.memory_mib} MiB takes {self.train.fixed:g} s and "
                 f"{self.train.each:g} s a sample: it must take longer the more samples it has"
             )
-
-    def step_s(self, samples: int) -> float:
-        """Returns the seconds of a step of so many samples, messages left out."""
-        return self.train(samples) if samples else self.idle_s
 
     def allows(self, workers: int) -> bool:
         """Whether so many may be there at once."""
@@ -87,8 +76,7 @@ class KReduceProblem:
 
     sizes: of functions, by rising memory. workers: all W to consider; the largest is the limit of
     functions at once. aggregators: all K to consider; None: any. aggregators_samples: all B^a to
-    consider, rising; see `batches`. 0 among them: aggregators may be standalone, and train nothing.
-    most_global_samples: B^g may be so many (equation 12). store:
+    consider, rising; see `batches`. most_global_samples: B^g may be so many (equation 12). store:
     whose prices messages have; None: they cost nothing. usd_per_invocation: of a function, which
     lives for an epoch. store_bytes_per_s: what the store carries each way for all functions, which
     share it evenly; infinite: any. decline: of a function's own (`planning.decline`). host: shared
@@ -111,7 +99,7 @@ class KReduceProblem:
     host: HostLink | None = None
 
     def __post_init__(self) -> None:
-        counts = (self.workers, (self.least_samples,), self.aggregators or (1,))
+        counts = (self.workers, self.aggregators_samples, self.aggregators or (1,))
         if not self.sizes or any(not numbers or min(numbers) < 1 for numbers in counts):
             what = "memory sizes, workers, aggregators and their batches"
             raise RequestError(f"a choice needs {what}: give one of each at least, from 1")
@@ -122,16 +110,6 @@ class KReduceProblem:
             raise RequestError(f"a store of {rate:g} bytes/s for all: give more than 0")
         if self.store is not None:
             self.store.check_priced()
-
-    @property
-    def least_samples(self) -> int:
-        """The least B^a of an aggregator that trains; no other function trains fewer."""
-        return min((one for one in self.aggregators_samples if one), default=0)
-
-    @property
-    def standalone(self) -> bool:
-        """Whether aggregators may train nothing."""
-        return 0 in self.aggregators_samples
 
     def aggregators_of(self, workers: int) -> Ints:
         """Returns all K of so many functions, rising."""
@@ -216,8 +194,8 @@ class Grid:
     def of(cls, problem: KReduceProblem) -> Self:
         """All that keep the limit of the global batch."""
         p = problem
-        most = p.most_global_samples // p.least_samples
-        counts = [one for one in sorted(set(p.workers)) if p.standalone or one <= most]
+        most = p.most_global_samples // min(p.aggregators_samples)
+        counts = [one for one in sorted(set(p.workers)) if one <= most]
         of_each = [p.aggregators_of(one) for one in counts]
         many = [len(one) for one in of_each]
         workers = np.repeat(np.array(counts, dtype=np.int64), many)
@@ -242,7 +220,6 @@ class Grid:
 class Sizes:
     """What `FunctionSize` says, (S,). fixed_s, each_s: of training. down_bytes_per_s: at best."""
 
-    idle_s: Array
     fixed_s: Array
     each_s: Array
     start_s: Array
@@ -256,7 +233,6 @@ class Sizes:
         """All of them."""
         every = problem.sizes
         return cls(
-            idle_s=np.array([one.idle_s for one in every]),
             fixed_s=np.array([one.train.fixed for one in every]),
             each_s=np.array([one.train.each for one in every]),
             start_s=np.array([one.start_s for one in every]),
@@ -355,10 +331,10 @@ class Rounds:
         return type(self).of(self.tables, self.size[at], self.pair[at])
 
     def train_s(self, samples: Ints) -> Array:
-        """Seconds of a step of so many samples, messages left out: `FunctionSize.step_s`."""
+        """Seconds of a step of so many samples, messages left out: `FunctionSize.train`."""
         sizes, at = self.tables.sizes, self.size
         trained: Array = sizes.fixed_s[at] + sizes.each_s[at] * samples
-        return np.where(samples > 0, trained, sizes.idle_s[at])
+        return trained
 
     @property
     def workers(self) -> Ints:

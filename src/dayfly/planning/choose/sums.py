@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,38 +174,43 @@ class SumTable:
         self, members: Ints | int, lengths: Ints | int, itemsize: int, at: int | None = None
     ) -> AllReduce:
         """Of many at once, or of the one number `at`."""
-        travel = {}
-        if itemsize == ITEM_BYTES and any(codec != "none" for _, codec in self._unique):
-            among = self._unique if at is None else [self._unique[at]]
-            for name, total in (("travelling_bytes", False), ("sum_bytes", True)):
-                found = _travelling(members, among, total)
-                travel[name] = found if at is None else int(found[0, 0])
+        travel: dict[str, Any] = {}
+        if itemsize == ITEM_BYTES:
+            travel |= self._travel(members, self._unique if at is None else [self._unique[at]])
+        if at is not None:
+            travel = {name: int(found[0, 0]) for name, found in travel.items()}
         return AllReduce(
             members=cast("int", members),
             length=cast("int", lengths),
             link=self._link,
             itemsize=itemsize,
-            **travel,  # type: ignore[arg-type]
+            **travel,
         )
 
     def asked(self, workers: Ints) -> AllReduce:
-        """Returns the all-reduces of a step, as costs are asked.
+        """Returns the all-reduces of a step's buckets, to pass to a collective's cost.
 
         Args:
-            workers: that sum, (rows, 1); what costs say is (rows, buckets).
+            workers: numbers of workers that sum, (rows, 1); costs then are (rows, buckets).
         """
-        lengths, travel = np.array([length for length, _ in self._each]), {}
-        if any(codec != "none" for _, codec in self._each):
-            travel = {
-                name: _travelling(workers, self._each, total)
-                for name, total in (("travelling_bytes", False), ("sum_bytes", True))
-            }
+        lengths = np.array([length for length, _ in self._each])
         return AllReduce(
             members=cast("int", workers),
             length=cast("int", lengths),
             link=self._link,
-            **travel,  # type: ignore[arg-type]
+            **self._travel(workers, self._each),  # type: ignore[arg-type]
         )
+
+    def _travel(
+        self, members: Ints | int, among: Sequence[tuple[int, str]]
+    ) -> dict[str, NDArray[np.int64]]:
+        """Bytes on their way, of contributions and of sums; empty: nothing is compressed."""
+        if all(codec == "none" for _, codec in self._unique):
+            return {}
+        return {
+            "travelling_bytes": _travelling(members, among, False),
+            "sum_bytes": _travelling(members, among, True),
+        }
 
     def usd(self, costs: Mapping[str, Array]) -> Array:
         """Returns the store's dollars, of each row's sums together.

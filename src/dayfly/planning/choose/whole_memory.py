@@ -23,7 +23,7 @@ _NONE = np.iinfo(np.int64).max
 
 
 class Peaks:
-    """What functions of whole models need; but for their base it is the same for all memory sizes.
+    """Memory that functions with the whole model need; sizes differ only in their base.
 
     Args:
         profile: of the job.
@@ -65,7 +65,7 @@ class Peaks:
 
 
 class Room(Peaks):
-    """What functions of a data-parallel problem need, by workers and micro-batches.
+    """Memory that functions of data-parallel plans need, by number of workers and of micro-batches.
 
     Args:
         problem: of the whole model.

@@ -184,7 +184,7 @@ def output_part(work: Work) -> int:
 
 
 class StepRow(NamedTuple):
-    """An operation of a step, in few words: there are many of them, and objects take long to make.
+    """An operation of a step as a plain tuple: making an `Op` for each takes longer.
 
     Attributes:
         start, length: its span.
@@ -271,7 +271,7 @@ class PipelineStep:
         return schedule_of(self.rows(stored, ahead=ahead))
 
     def rows(self, stored: Set[Name] = frozenset(), *, ahead: int = 2) -> list[StepRow]:
-        """The operations of `schedule`, with the same arguments."""
+        """Returns the same operations as `schedule`, as rows, for the same arguments."""
         if ahead < 0:
             raise ValueError(f"{ahead} inputs ahead: 0 at least")
         rows: list[StepRow] = []

@@ -16,13 +16,13 @@ step's time. Tail and lag are bounded jointly: apart, bounds are weaker by a ten
 
 D matters: the less it is, the more stages there are, and the more the rest takes; the more it is,
 the longer the lag itself. So plans go in classes by their largest forward lag, D_(v-1) to D_v, each
-with tables of its own; few classes at first, and those that may still have better plans are taken
-apart until they are narrow. The tables of a class say which stages its better plans may have
-(`kernels.open_stages`); the classes that it is taken apart into have no others, which makes their
-tables quick, and tighter.
+with tables of its own. A case begins with few classes, and splits those that may still have better
+plans until they are narrow. By the tables of a class, `kernels.open_stages` tells which stages its
+better plans may have; the parts of that class leave the other stages out, so that their tables are
+faster to make and bound more tightly.
 
-Where replicas can sum up in several ways, all stages of a plan in the same, a case has all of them:
-each stage is bounded by the quickest.
+Replicas sum their gradients by one of two collectives, the same one in all stages of a plan. One
+case covers both: its bounds take the faster collective for each stage.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.model import Incumbents, StepModel, Units
 
-#: Classes of the first look; of all looks, about.
+#: Classes of forward lags that a case begins with, and about how many it has at most.
 _COARSE, _MOST = 5, 64
-#: Into which a class is taken apart at once, at most.
+#: Parts that a class is split into at a time, at most.
 _PARTS = 4
 #: Less than any step takes that takes time.
 _NO_TIME_S = 1e-100
@@ -54,7 +54,7 @@ class Found:
     Attributes:
         case: its number.
         path: (stages, 2) of last layer and option, from the last stage to the first.
-        summed: number of the way in which its replicas sum up.
+        summed: index of the collective by which its replicas sum, in the case's `models`.
     """
 
     case: int
@@ -70,7 +70,7 @@ class LagClass:
     """Plans whose largest forward lag is more than `low`, and `high` at most.
 
     Attributes:
-        opened: (L, L, K), stages that a better one may have.
+        opened: (L, L, K), whether a better plan may have the stage.
         tables: (3, L + 1, columns), FR, KB and K of these.
     """
 
@@ -81,7 +81,7 @@ class LagClass:
 
     @property
     def least_s(self) -> Array:
-        """Of a step, by price."""
+        """Least seconds of a step, by price."""
         least: Array = self.tables[2, -1] + self.low
         return least
 
@@ -92,16 +92,17 @@ class Case:
 
     Attributes:
         number: of the first look.
-        model: what each plan takes at least.
-        models: one of each way in which replicas sum up, by its number; the quickest of them says
-            what a plan takes. `model` has the quickest of each stage.
+        model: a lower bound of each plan's step, by the faster collective for each stage.
+        models: one for each collective by which replicas may sum, by its index. A plan takes what
+            the faster of these models says.
         units, columns: of tables.
         fewest: (2, L + 1), functions and vCPUs of a prefix at least.
         most: (2,), of a plan.
         classes: that may have better plans, by rising lags.
         looked_at: paths of plans that tables led to.
         crowded: whether a search met labels that use too many functions, vCPUs or stages.
-        torn: whether a search met plans that take longer than `model` says.
+        torn: whether a search met plans for which `model` is less than all of `models`, as their
+            stages have different faster collectives.
     """
 
     number: int
@@ -149,7 +150,7 @@ class Case:
         """By what part a plan of this case may still be better than what is known; 0: none."""
         tau = self.tau(known)
         parts = [(tau / np.maximum(one.least_s, _NO_TIME_S)).max() for one in self.classes]
-        return max(0.0, *(float(part) - 1 for part in parts)) if parts else 0.0
+        return max([0.0, *(float(part) - 1 for part in parts)])
 
     def add(self, known: Known, paths: Iterable[Ints]) -> None:
         """Adds those of these plans that there may be."""
@@ -167,7 +168,7 @@ class Case:
         self.classes = [one for one in self.classes if (one.least_s < tau).any()]
 
     def apart(self) -> list[Case]:
-        """The case of each way in which replicas sum up: what bounds all plans, bounds its."""
+        """Returns a case for each collective alone; bounds of all plans are bounds of its plans."""
         return [
             replace(self, model=model, models={way: model}, torn=False)
             for way, model in self.models.items()
@@ -183,7 +184,7 @@ def first_look(
 
     Args:
         number: of the case.
-        models: what a step takes, by each way in which replicas sum up.
+        models: what a step takes, by each collective by which replicas may sum.
         loops: compiled or not.
         known: gets a few plans.
         most: (2,), functions, and thousandths of vCPUs, that a plan may have.

@@ -11,9 +11,9 @@ more replicas the others have. At first no stage has more for it, which makes on
 plan of that front does not fit, each largest number is a case of its own, exact of plans that have
 it.
 
-Replicas of all stages sum up in one of two ways. Both are one case, in which each stage has the
-quicker way. If a plan of it takes longer in either, each way is searched by itself, within the same
-bounds.
+Replicas sum by one of two collectives, the same one in all stages. Both are searched as one case,
+in which each stage has the faster collective. If the search meets a plan that is slower than that
+with either collective, each collective is searched by itself, within the same bounds.
 
 Where bandwidth declines with the functions of a plan, each number of functions that leaves less
 than the one before is a case of its own, of plans with so many at most. Those with fewer take
@@ -171,8 +171,8 @@ def _best(labels: Array) -> Ints:
 
 
 def _add_whole(case: Case, known: Known, store: _Labels) -> bool:
-    """Gives whether a plan takes longer than the case's model says, as each stage sums up in
-    another way."""
+    """Gives whether a plan takes longer than the case's model says, as its stages have different
+    faster collectives."""
     whole = np.flatnonzero(store.begins[: store.n] == 0)
     values = store.values[whole]
     step_s = values[:, 2] + values[:, 3]
