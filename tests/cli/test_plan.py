@@ -211,6 +211,7 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
         (["--compress", "none,gzip"], "--compress gzip is of no method of --sync"),
         (["--micro-batches", "x"], "--micro-batches 'x' is no list of whole numbers"),
         (["--time-limit", "0"], "--time-limit 0: give seconds above 0"),
+        (["--most-batch-size", "0"], "--most-batch-size 0: give a number from 1"),
         (["--flops-per-vcpu", "38.5"], "--flops-per-vcpu is for a job on a platform of the"),
         (["--quick"], "--quick is for a job that is measured: add --platform local"),
         (["--plot", "plan.svg"], "--plot plan.svg: give FILE.html, FILE.png, or a directory"),

@@ -28,7 +28,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "scripts.md"
 STEPS = steps_of(PAGE.read_text())
 #: The page's address of a Redis, for which the test has one of its own.
 REDIS = "redis://127.0.0.1:6379/0"
-LIFETIME_S = 20.0
+LIFETIME_S = 30.0
 #: How often gloo may end a process that is done (see `launching.ABORTED`).
 GLOO_ENDS = 5
 _TIME = re.compile(r"^total time +([\d.]+) s$", re.MULTILINE)

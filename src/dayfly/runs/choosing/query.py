@@ -211,6 +211,8 @@ class PlanQuery:
             raise RequestError(f"--time-limit {self.time_limit_s:g}: give seconds above 0")
         if min(self.micro_batches, default=1) < 1:
             raise RequestError("--micro-batches: give numbers from 1")
+        if self.most_batch_size is not None and self.most_batch_size < 1:
+            raise RequestError(f"--most-batch-size {self.most_batch_size}: give a number from 1")
         self.merging()
         if not self.methods:
             raise RequestError("--sync: give a method at least, such as bsp")
