@@ -219,7 +219,7 @@ class Runs:
             train_losses=[float(one["train_loss"]) for one in history],
             steps=result.steps,
             bytes_up=result.bytes_up,
-            up_bytes=(up_bytes * result.bytes_up / up_bytes[-1]).tolist(),
+            up_bytes=(up_bytes / up_bytes[-1] * result.bytes_up).tolist(),  # the last one exactly
             bytes_down=result.bytes_down,
             requests=result.requests,
             train_s=result.train_s or 0.0,
