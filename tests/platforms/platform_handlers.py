@@ -26,8 +26,9 @@ __all__ = ["echo", "return_bytes", "tell"]
 
 
 def look_inside(payload: Json, context: Context) -> Json:
-    """What a function of this machine finds: its variables, and its open files."""
+    """What a function of this machine finds: its CPUs, its variables, and its open files."""
     return {
+        "cpus": sorted(os.sched_getaffinity(0)),
         "capability": torch.backends.cpu.get_cpu_capability().lower(),
         "variables": {name: os.environ.get(name) for name in VARIABLES},
         "fds": open_files(),

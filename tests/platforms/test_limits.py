@@ -34,6 +34,45 @@ def test_a_share_of_the_cpu_makes_computing_take_longer(platform: Platform, core
 
 
 @root_only
+@pytest.mark.parametrize("memory_mib", [None, 500])
+def test_a_function_of_less_than_a_core_is_bound_to_one_cpu(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch, memory_mib: int | None
+) -> None:
+    everywhere = sorted(os.sched_getaffinity(0))
+    # Functions of other tests may have left no room.
+    monkeypatch.setattr(confinement, "cpu_with_room", lambda cores, names, cpus: max(cpus))
+
+    def cpus(cores: float | None) -> list[int]:
+        limits: dict[str, Any] = {"cpu_cores": cores, "memory_mib": memory_mib}
+        ended = run(platform, "look_inside", **limits)
+        assert ended.result is not None
+        found: list[int] = ended.result["cpus"]
+        return found
+
+    assert cpus(0.5) == everywhere[-1:]
+    assert cpus(1.0) == cpus(None) == everywhere
+
+
+@pytest.mark.parametrize(
+    ("cores", "there", "expected"),
+    [
+        (0.25, [], {0, 1}),
+        (0.25, ["dayfly-s1-worker-0-1-cpu0-250"], {1}),
+        (0.5, ["dayfly-s1-worker-0-1-cpu0-250", "dayfly-s2-worker-0-1-cpu1-500"], {0}),
+        (0.75, ["dayfly-s1-worker-0-1-cpu0-500", "dayfly-s2-worker-0-1-cpu1-500"], {None}),
+        (0.999, ["dayfly-s1-worker-0-1-cpu0-1", "dayfly-s1-worker-1-1-cpu1-2"], {0}),
+        (0.25, ["dayfly-s1-worker-0-1-cpu7-250", "dayfly-s1-cpu0-900-1", "other"], {0, 1}),
+    ],
+)
+def test_a_cpu_with_room_is_found_by_the_names_of_cgroups(
+    cores: float, there: list[str], expected: set[int | None]
+) -> None:
+    """The emptiest, any of them if there are several; names of free functions do not count."""
+    found = {confinement.cpu_with_room(cores, there, {0, 1}) for _ in range(40)}
+    assert found == expected
+
+
+@root_only
 def test_a_share_of_the_cpu_and_a_memory_limit_go_together(platform: Platform) -> None:
     limits: dict[str, Any] = {"memory_mib": 500, "cpu_cores": 0.25}
     ended = run(platform, "spin", {"cpu_s": 0.1}, **limits)

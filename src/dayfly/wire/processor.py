@@ -6,8 +6,8 @@
 
 In each period the function may use `share` times the period, all its threads together; what it did
 not use is lost. So a short burst runs at full speed, and long work takes its time over the share.
-The kernel hands a period's time to CPUs in slices of 5 ms, so one thread may have all of a small
-share by chance, and keeps what is left of its slice; here threads have equal parts.
+The kernel hands a period's time to CPUs in slices of 5 ms. Threads of a function of less than a
+core are on one CPU, where they share each slice; here they have equal parts.
 
 Functions of one machine share its cores, too: as long as more threads run than it has cores, each
 is slower, however much of its share is left.

@@ -2,11 +2,20 @@
 
 Memory by cgroup, or else by RLIMIT_DATA. CPU time by cgroup, or not at all:
 there is no other way to hold a process to a share of a core.
+
+The kernel hands a cgroup its time in slices of 5 ms, each to one CPU. A quarter of a core is one
+slice in a period of 20 ms: where the function computes on one CPU and sends on another, one of the
+two waits for the next period, by chance. So a function of less than a core is bound to one CPU,
+where its threads share each slice, if some CPU has room for its share. The cgroup's name says which
+one, so that functions of all runs on this machine are counted, and nobody has to take them off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import random
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +31,8 @@ WAY_OUT = (
     "run as root, or, with systemd and cgroups of version 2, as "
     "systemd-run --user --scope -p Delegate=yes dayfly ..."
 )
+#: How the name of such a function's cgroup ends: its CPU, and thousandths of it that it may have.
+_BOUND = re.compile(r"dayfly-.+-cpu(\d+)-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +42,13 @@ class Confinement:
     Args:
         memory, cpu: may be the same cgroup.
         own_bytes: memory that it may use beside its base.
+        on_cpu: the number of the CPU that all its threads run on.
     """
 
     memory: Cgroup | None = None
     cpu: Cgroup | None = None
     own_bytes: int | None = None
+    on_cpu: int | None = None
 
     @property
     def cgroups(self) -> tuple[Cgroup, ...]:
@@ -99,9 +112,15 @@ class Confiner:
         """
         self.check(invocation.spec)
         name = f"dayfly-{self._session.id}-{invocation.function}-{invocation.attempt}"
+        cores = invocation.spec.cpu_cores
+        on_cpu = None
+        if cores is not None and cores < 1:
+            names = os.listdir(self._controllers["cpu"].parent)
+            on_cpu = cpu_with_room(cores, names, os.sched_getaffinity(0))
+            name += "" if on_cpu is None else f"-cpu{on_cpu}-{_thousandths(cores)}"
         wanted: dict[Resource, float | None] = {
             "memory": own_bytes,
-            "cpu": invocation.spec.cpu_cores,
+            "cpu": cores,
         }
         made: dict[Controller, Cgroup] = {}
         held: dict[Resource, Cgroup] = {}
@@ -121,13 +140,37 @@ class Confiner:
             for cgroup in made.values():
                 cgroup.remove()
             raise
-        return Confinement(held.get("memory"), held.get("cpu"), own_bytes)
+        return Confinement(held.get("memory"), held.get("cpu"), own_bytes, on_cpu)
 
     def _made(self, controller: Controller, name: str) -> Cgroup:
         cgroup = Cgroup(controller, controller.parent / name)
         self._session.record_cgroup(cgroup.path)
         cgroup.path.mkdir()
         return cgroup
+
+
+def cpu_with_room(cores: float, names: Iterable[str], cpus: Collection[int]) -> int | None:
+    """Returns the number of the CPU that a function is bound to: the one with the most room.
+
+    Args:
+        cores: CPU seconds a second that the function may use, less than one.
+        names: of all functions' cgroups on this machine.
+        cpus: numbers of those that there are for functions.
+
+    Returns:
+        None if no CPU has room for its share: it runs on all of them.
+    """
+    thousandths = dict.fromkeys(cpus, 0)
+    for bound in filter(None, map(_BOUND.fullmatch, names)):
+        cpu, share = map(int, bound.groups())
+        if cpu in thousandths:
+            thousandths[cpu] += share
+    emptiest = min(thousandths, key=lambda cpu: (thousandths[cpu], random.random()))
+    return emptiest if thousandths[emptiest] + _thousandths(cores) <= 1000 else None
+
+
+def _thousandths(cores: float) -> int:
+    return round(1000 * cores)
 
 
 def _place(controller: Controller) -> str:

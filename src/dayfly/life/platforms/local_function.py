@@ -127,6 +127,8 @@ def _run(request: Mapping[str, Any], started_at: float, connection: socket.socke
         for procs in request["cgroups"]:
             with open(procs, "w") as file:
                 file.write("0")
+        if request["on_cpu"] is not None:
+            os.sched_setaffinity(0, {request["on_cpu"]})
         if spec["data_bytes"] is not None:
             footprint.limit_data_of_this_process(spec["data_bytes"])
         if spec["memory_mib"] is not None:

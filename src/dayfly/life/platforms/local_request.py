@@ -76,6 +76,7 @@ def request_of(
             "data_bytes": confinement.own_bytes if confinement.memory is None else None,
         },
         "cgroups": [str(cgroup.procs_path) for cgroup in confinement.cgroups],
+        "on_cpu": confinement.on_cpu,
         "invokes": calls.functions,
         "invoke_call_s": calls.how.call_s,
         "invoke_at_once": calls.how.at_once,
