@@ -39,7 +39,7 @@ def test_a_step_is_what_computing_and_the_all_reduce_take() -> None:
     )
     took = step_s([exchange], [1.0] * 4, **LINK)
     assert took == pytest.approx(1 + alone.virtual_s, rel=1e-3)
-    another = step_s([exchange, Exchange.empty(4)], [1.0] * 4, **LINK)
+    another = step_s([exchange, replace(exchange, length=4)], [1.0] * 4, **LINK)
     assert another == pytest.approx(took + 4 * 0.02, rel=1e-3), "put, get, put and get once more"
 
 

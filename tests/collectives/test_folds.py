@@ -12,6 +12,7 @@ from dayfly.wire.buffers import Buffer, JoinedBuffer
 from dayfly.wire.codecs import Bf16
 from dayfly.wire.collectives.conformance_world import SOON_S, World, same_bits, world
 from dayfly.wire.collectives.reduce_scatter import reduce
+from dayfly.wire.packing import Packing
 from dayfly.wire.schedule import split
 from dayfly.wire.summation import ADD, Fold
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
@@ -99,5 +100,7 @@ def test_servers_and_codecs_only_add() -> None:
         here.engines[0].all_reduce(buffer, 0, "fold", fold=torch.minimum)
     with world(ALGORITHMS[0].of(1), 1) as here:
         with pytest.raises(ValueError, match=r"a codec only adds: .*maximum"):
-            here.engines[0].all_reduce(buffer, 0, "fold", codec=Bf16(), fold=torch.maximum)
-        here.engines[0].all_reduce(buffer, 0, "fold", codec=Bf16(), fold=ADD)
+            here.engines[0].all_reduce(
+                buffer, 0, "fold", packing=Packing(Bf16()), fold=torch.maximum
+            )
+        here.engines[0].all_reduce(buffer, 0, "fold", packing=Packing(Bf16()), fold=ADD)

@@ -199,7 +199,8 @@ def test_an_outer_optimizer_sums_parameters_alone() -> None:
     small = predicted(
         over(0.0), workers=2, collective="scatter-reduce", compress="int8", **nesterov
     )
-    assert small.step_volume.puts == 2 * found.step_volume.puts, "losses and wishes by themselves"
+    assert small.step_volume.puts == found.step_volume.puts, "losses and wishes go along"
+    assert small.step_volume.gets == found.step_volume.gets
     assert small.step_volume.bytes_up == pytest.approx(found.step_volume.bytes_up / 4, rel=0.02)
     with pytest.raises(RequestError, match="of the job's own cannot be predicted"):
         predicted(over(0.0), workers=2, sync="local-sgd", k=4, outer="job")
@@ -227,6 +228,7 @@ def test_compressed_gradients_are_smaller() -> None:
         for form in ("none", "bf16", "int8", "topk:0.01")
     }
     whole = sizes["none"].step_volume.bytes_up
+    assert len({one.step_volume.puts for one in sizes.values()}) == 1, "losses and wishes go along"
     assert sizes["bf16"].step_volume.bytes_up == pytest.approx(whole / 2, rel=0.01)
     assert sizes["int8"].step_volume.bytes_up == pytest.approx(whole * (1 + 1 / 64) / 4, rel=0.01)
     assert sizes["bf16"].step_s < sizes["none"].step_s

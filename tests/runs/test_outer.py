@@ -85,10 +85,9 @@ def points(operation: str) -> list[str]:
 def test_a_death_at_every_operation_of_an_exchange_leaves_the_same_bits(
     rank: int, how: dict[str, Any], data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
-    """One after another in rounds of four steps, of both sums of the exchange, and beside them."""
-    exchange = [*points("grad"), *points("rest")]
+    """One after another in rounds of four steps, and beside the exchange."""
     steps = [first for first in ROUNDS if first % 9 != 8]
-    faults = [Fault(rank, steps[n % len(steps)], point) for n, point in enumerate(exchange)]
+    faults = [Fault(rank, steps[n % len(steps)], point) for n, point in enumerate(points("grad"))]
     ends = [(first + K - 1, point) for first in steps[1:2] for point in small.IN_LOCAL_STEPS[:1]]
     ends += [(steps[n] + K - 1, point) for n, point in ((2, "computed"), (3, "reduced"))]
     ends += [(steps[4] + K - 1, "applied"), (steps[5] + 1, "compute"), (8, "epoch")]

@@ -72,9 +72,9 @@ def learnt(method: str) -> Learnt:
 
         def exchange(rank: int, step: int) -> None:
             one = exchanges[rank]
-            for number, (buffer, codec) in enumerate(zip(one.buffers, one.codecs, strict=True)):
+            for number, (buffer, packing) in enumerate(zip(one.buffers, one.packings, strict=True)):
                 one.contribute(number)
-                here.engines[rank].all_reduce(buffer, step, f"grad-{number}", None, codec)
+                here.engines[rank].all_reduce(buffer, step, f"grad-{number}", None, packing)
             one.adopt()
 
         steps = EPOCHS * epochs.steps

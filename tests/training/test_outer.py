@@ -220,9 +220,10 @@ def test_nothing_of_an_outer_gradient_is_lost_for_ever(rounds: int) -> None:
         delta = weight * torch.cat(moved).double()
         due = due + delta if len(due) else delta
         those.locals[rank].contribute(those.at, Wishes())
-        (own, _), (rest, plain) = those.locals[rank].round_sum.parts
-        assert plain is None
-        assert len(rest) == 2 + 2  # losses, wishes
+        ((own, packing),) = those.locals[rank].round_sum.parts
+        assert packing is not None
+        assert packing.tail is not None
+        assert len(packing.tail) == 2 + 2  # losses, wishes
         sent = own.clone()
         for span in contributed(schedule(rank, workers, own)):
             part = sent[span.start : span.stop]

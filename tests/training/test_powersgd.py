@@ -50,7 +50,7 @@ def test_only_what_becomes_half_as_large_is_compressed() -> None:
     rest = len(flat.buckets[-1])
     assert len(first) == 2 * 24 + 2 * 16 + plain + rest
     assert len(second) == 2 * 30 + 2 * 36
-    assert exchange.codecs == (None, None)
+    assert exchange.packings == (None, None)
     assert (exchange.early, exchange.remembers) == (0, True)
 
 

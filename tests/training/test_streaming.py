@@ -77,7 +77,7 @@ def test_layers_are_parameters_of_one_module_and_frozen_ones_belong_to_none() ->
 
 @pytest.mark.parametrize("codec", [None, "int8"])
 def test_the_buffer_is_cut_into_exchanges(codec: str | None) -> None:
-    """Fragments of layers, 112 + 32 and 68 parameters; the rest is with the last one, or alone."""
+    """Fragments of layers, 112 and 32 + 68 parameters; the rest is with the last one."""
     asked = job(model=with_batch_norm)
     replica = Replica(asked)
     made = StreamedGradients(
@@ -87,14 +87,18 @@ def test_the_buffer_is_cut_into_exchanges(codec: str | None) -> None:
         CODECS[codec]() if codec else None,
         (lambda own, residual: None) if codec else None,
         streaming=Streaming(fragments=2),
-        apart=codec is not None,
     )
     assert [sum(p.numel() for p in one) for one in made.fragments] == [112, 32 + 68]
     rest = 16 + 16 + 1 + 3 + 2  # BatchNorm's statistics and count, numbers, wishes
     sizes = [len(buffer) for buffer, _ in made.parts]
-    assert sizes == ([112, 100, rest] if codec else [112, 100 + rest])
-    assert made.last == len(sizes) - 1
-    assert sum(sizes) == len(made.data)
+    assert sizes == ([112, 100] if codec else [112, 100 + rest])
+    tails = [None if packing is None else packing.tail for _, packing in made.parts]
+    assert [None if tail is None else len(tail) for tail in tails] == [
+        None,
+        rest if codec else None,
+    ]
+    assert made.last == 1
+    assert len(made.data) == 112 + 100 + rest
 
 
 def test_what_a_round_measured_is_read_without_applying_anything() -> None:
@@ -117,21 +121,18 @@ def test_sums_that_wait_go_on_whatever_the_codec_and_what_steps_log() -> None:
         replica = Replica(asked)
         outer = outer_optimizer(Outer(), asked, replica.model)
         cut = Streaming(fragments=2)
-        return StreamedGradients(
-            replica, numbers, outer, codec, feed_back, streaming=cut, apart=True
-        )
+        return StreamedGradients(replica, numbers, outer, codec, feed_back, streaming=cut)
 
     two = made(3, CODECS["int8"](), lambda own, residual: None)
     two.begin()
-    for number, (buffer, _) in enumerate(two.parts):
-        buffer.copy_(torch.arange(len(buffer)) + 1000 * number)
-    sums = two.sums([1, 2])
+    two.data.copy_(torch.arange(len(two.data)))
+    sums = two.sums([1])
     assert {name: len(one) for name, one in sums.items()} == {
         "sum.fragment.1": 100,
         "sum.rest": 33,  # BatchNorm's statistics and count
     }
     one = made(5, None, None)
-    one.begin_from({}, sums, [1, 2])
-    assert one.last == two.last == 2
-    again = one.sums([1, 2])
+    one.begin_from({}, sums, [1])
+    assert one.last == two.last == 1
+    again = one.sums([1])
     assert all(torch.equal(sums[name], again[name]) for name in sums)

@@ -33,8 +33,8 @@ def _chain(chance: Random) -> Stream:
     return Stream(plan=plan, works_s=seconds)
 
 
-def _travelling(elements: int, total: bool) -> int:
-    return (2 + total) * elements
+def _travelling(span: Span, total: bool) -> int:
+    return (2 + total) * len(span)
 
 
 def random_ranks(seed: int) -> tuple[list[Rank], Shared]:

@@ -64,15 +64,6 @@ class Method:
         return str(self.settings.get("compress", "")).startswith("significance")
 
     @property
-    def rests(self) -> bool:
-        """Whether a round's losses and wishes are in an exchange of their own, after the other.
-
-        They are where outer gradients are compressed. The filter's steps have two exchanges, too,
-        but beside each other: over a link the second takes no time that the first does not.
-        """
-        return "outer" in self.settings and "compress" in self.settings
-
-    @property
     def streaming(self) -> Streaming | None:
         """How outer gradients are streamed; None: they are not."""
         return Streaming.of(self.settings.get("fragments"), self.settings.get("overlap"))
@@ -89,16 +80,13 @@ class Method:
             compute_s: of a worker, in a step.
             link: of each worker.
         """
-        rest = [Exchange.empty(runs.workers)] * self.rests
         way = {"bytes_per_s": 1e6 * link.mb_per_s, "latency_s": link.latency_ms / 1e3}
         if self.streaming is None:
-            return step_s([exchange, *rest], [self.k * compute_s] * runs.workers, **way)
+            return step_s([exchange], [self.k * compute_s] * runs.workers, **way)
         sizes = fragment_sizes(self.task.make(runs.scratch), self.streaming)
         fragments = [replace(exchange, length=length) for length in sizes]
         each = [compute_s] * runs.workers
-        epoch_s = streamed_s(
-            [*fragments, *rest], self.streaming, each, k=self.k, rounds=rounds, **way
-        )
+        epoch_s = streamed_s(fragments, self.streaming, each, k=self.k, rounds=rounds, **way)
         return epoch_s / rounds
 
     def train(self, runs: Runs, seed: int, **capped: float) -> Trained:

@@ -109,9 +109,8 @@ class _Case:
             runs: of the workers.
             steps: of the run, which is one epoch.
         """
-        form = (
-            CODECS[self.method.settings["compress"]]().form(_BLOCKS) if self.method.rests else None
-        )
+        codec = self.method.settings.get("compress")
+        form = None if codec is None else CODECS[codec]().form(_BLOCKS)
         each = 4.0 if form is None else form[1][0] / _BLOCKS
         exchange = Exchange(length=self.length, contribution=each, total=each)
         rounds = steps // self.method.k

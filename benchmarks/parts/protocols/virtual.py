@@ -40,11 +40,6 @@ class Exchange:
     total: float = 4.0
 
     @classmethod
-    def empty(cls, workers: int) -> Exchange:
-        """Returns one whose requests take their time, and whose bytes are counted elsewhere."""
-        return cls(length=workers, contribution=0.0, total=0.0)
-
-    @classmethod
     def measured(
         cls, length: int, workers: int, exchanges: int, bytes_up: float, bytes_down: float
     ) -> Exchange:
@@ -129,7 +124,7 @@ def streamed_s(
     epoch's end all workers have all sums. That is `runs.protocols.streaming`, over a link.
 
     Args:
-        exchanges: of a round: its fragments, and what is summed beside the last one, if anything.
+        exchanges: of a round: its fragments.
         streaming: when they are taken and applied.
         compute_s: of each worker, what it computes in a step.
         k: steps of a round.
@@ -148,7 +143,7 @@ def streamed_s(
             before = [len(streams) - 1, *due.pop(step, [])]
             done = step % k + 1
             taken = streaming.taken(done, k)
-            for number in range(taken.start, len(exchanges) if done == k else taken.stop):
+            for number in taken:
                 due.setdefault(step + streaming.overlap, []).append(len(streams))
                 name = step // k, number
                 streams.append(_summing(exchanges[number], how, name, rank, workers, before))
@@ -173,8 +168,8 @@ def _summing(
 ) -> Stream:
     """A worker's part of an exchange, after other streams of it."""
 
-    def travelling(elements: int, of_sum: bool) -> int:
-        return round(elements * (exchange.total if of_sum else exchange.contribution))
+    def travelling(span: Span, of_sum: bool) -> int:
+        return round(len(span) * (exchange.total if of_sum else exchange.contribution))
 
     return Stream(
         plan=CompiledSchedule(how(rank, workers, exchange.length)),

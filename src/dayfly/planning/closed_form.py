@@ -47,6 +47,7 @@ from dayfly.planning.function_times import slowest
 from dayfly.planning.local_rounds import SumTimes, reduced_at_s
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.summed import Summed
 from dayfly.planning.timing import Steps, moved_by, steps_of, timed, together, volume
 from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.collectives.cost import Cost
@@ -81,8 +82,8 @@ def many_step(
     if local:
         averaged = data_parallel.averaged_of(profile, c)
         summed = [
-            sum_of(c.collective, c.aggregators, asked_of(c.workers, length, means, size, codec))
-            for length, codec in averaged
+            sum_of(c.collective, c.aggregators, asked_of(c.workers, one, means, size))
+            for one in averaged
         ]
         compute_s = sum(_passes_s(size, c, batch) for batch in batches)
         overhead_s = len(batches) * apply_s + size.step_s.value
@@ -91,15 +92,14 @@ def many_step(
         reduced_s = reduced_at_s(c, compute_s, apply_s, len(batches), sums, closes=closes)
     else:
         buffer = data_parallel.flat_of(profile, c)
-        last = len(buffer.buckets) - 1
         summed = [
             sum_of(
                 c.collective,
                 c.aggregators,
-                asked_of(c.workers, elements, means, size, c.compress if number < last else "none"),
+                asked_of(c.workers, one, means, size),
                 c.virtual_workers,
             )
-            for number, elements in enumerate(buffer.buckets)
+            for one in data_parallel.buckets_of(profile, c)
         ]
         leaves = leaves_of(0, c.workers, c.leaves)
         compute_s = _passes_s(size, c, batches[0])
@@ -136,7 +136,7 @@ def many_validation(
         data_parallel.validating_s(size, samples, c.batch_size, c.workers) for size in sizes
     )
     length = data_parallel.summed_numbers(profile, c.batch_size)
-    asked = [asked_of(c.workers, length, means, size, itemsize=8) for size in sizes]
+    asked = [asked_of(c.workers, Summed(length), means, size, itemsize=8) for size in sizes]
     sums = [sum_of(c.collective, c.aggregators, one) for one in asked]
     return seconds + max(one.seconds for one in sums), shared_among(sums[:1], c.workers)
 
@@ -166,7 +166,7 @@ def many_requests(
     norms = 2 * sum(len(elements(layer)) for layer in profile.layers)
     lengths = (staged.TAIL, norms) if c.clips else (staged.TAIL,)
     every: list[Cost | StoreTraffic] = [
-        sum_of(*SMALL_SUM, asked_of(c.workers, n, means, size, itemsize=8)) for n in lengths
+        sum_of(*SMALL_SUM, asked_of(c.workers, Summed(n), means, size, itemsize=8)) for n in lengths
     ]
     for summed in _stage_sums(profile, c, means):
         every += summed
@@ -229,7 +229,7 @@ def _stage_sums(profile: Profile, c: Configuration, means: ChannelModel) -> list
                 c.aggregators_of(stage),
                 asked_of(
                     members,
-                    n,
+                    Summed(n),
                     means,
                     size,
                     groups=c.stages,
@@ -298,7 +298,7 @@ def _of_replica(means: ChannelModel, c: Configuration) -> Shared:
 def _tail(length: int, c: Configuration, means: ChannelModel, size: SizeProfile) -> Cost:
     """The small sum of all ranks, less that of each replica alone, which virtual time has."""
     whole, part = (
-        sum_of(*SMALL_SUM, asked_of(members, length, means, size, itemsize=8))
+        sum_of(*SMALL_SUM, asked_of(members, Summed(length), means, size, itemsize=8))
         for members in (c.workers, c.stages)
     )
     return Cost(

@@ -26,6 +26,7 @@ from dayfly.planning.configuration import Configuration, stage_size, step_sample
 from dayfly.planning.function_times import pace, paced
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.summed import Summed
 from dayfly.planning.timing import Steps
 from dayfly.wire.collectives.cost import Cost
 from dayfly.wire.collectives.k_reduce import hybrid_costs
@@ -78,7 +79,7 @@ def many_unequal(
         batch: samples of all workers.
     """
     kinds = [_Kind.of(profile, c, kind, batch) for kind in range(len(c.kinds))]
-    buckets = _buckets(profile, c)
+    buckets = data_parallel.buckets_of(profile, c)
     if c.protocol.staleness:
         return _hybrid(kinds, c, means, buckets)
     sums = [
@@ -86,11 +87,11 @@ def many_unequal(
             sum_of(
                 c.collective,
                 c.aggregators,
-                asked_of(c.workers, length, means, one.size, codec),
+                asked_of(c.workers, summed, means, one.size),
             )
             for one in kinds
         )
-        for length, codec in buckets
+        for summed in buckets
     ]
     return _lock_step(kinds, sums), shared_among(sums, c.workers)
 
@@ -104,15 +105,8 @@ def rounds_s(profile: Profile, c: Configuration, batch: int) -> tuple[float, flo
         batch: samples of all workers.
     """
     kinds = [_Kind.of(profile, c, kind, batch) for kind in range(len(c.kinds))]
-    found = _Roles.of(kinds, c, ChannelModel.of(profile), _buckets(profile, c))
+    found = _Roles.of(kinds, c, ChannelModel.of(profile), data_parallel.buckets_of(profile, c))
     return found.steps.step_s, max(found.others_s)
-
-
-def _buckets(profile: Profile, c: Configuration) -> list[tuple[int, str]]:
-    """Elements of each bucket, and the form in which it travels."""
-    lengths = data_parallel.flat_of(profile, c).buckets
-    last = len(lengths) - 1
-    return [(n, c.compress if at < last else "none") for at, n in enumerate(lengths)]
 
 
 def _longest(costs: object) -> Cost:
@@ -134,7 +128,7 @@ def _hybrid(
     kinds: Sequence[_Kind],
     c: Configuration,
     means: ChannelModel,
-    buckets: Sequence[tuple[int, str]],
+    buckets: Sequence[Summed],
 ) -> tuple[Steps, Sequence[StoreTraffic]]:
     """The slower of two rounds, which sets the pace."""
     found, k = _Roles.of(kinds, c, means, buckets), c.aggregators or 0
@@ -177,16 +171,16 @@ class _Roles:
         kinds: Sequence[_Kind],
         c: Configuration,
         means: ChannelModel,
-        buckets: Sequence[tuple[int, str]],
+        buckets: Sequence[Summed],
     ) -> _Roles:
         mine, others = ([one for one in kinds if one.lags == lags] for lags in (False, True))
         costs = {
             one: [
                 hybrid_costs(
-                    asked_of(c.workers, length, means, one.size, codec),
+                    asked_of(c.workers, summed, means, one.size),
                     aggregators=c.aggregators or 0,
                 )
-                for length, codec in buckets
+                for summed in buckets
             ]
             for one in kinds
         }

@@ -11,7 +11,8 @@ from dayfly.planning.affine import Affine
 from dayfly.planning.configuration import ITEM_BYTES, Configuration, Flat
 from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.profile import SizeProfile
-from dayfly.planning.ranks import ChannelModel, travelling_bytes
+from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.summed import Summed
 from dayfly.planning.timing import Steps
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
@@ -43,23 +44,22 @@ def sum_of(
 
 def asked_of(
     members: int,
-    length: int,
+    summed: Summed,
     means: ChannelModel,
     size: SizeProfile,
-    codec: str = "none",
     itemsize: int = ITEM_BYTES,
     groups: int = 1,
     first: int = 0,
 ) -> AllReduce:
-    """Returns the all-reduce of `length` elements on functions of one size, as costs are asked."""
+    """Returns an all-reduce on functions of one size, as costs are asked."""
     part_bytes = sum_bytes = None
-    if codec != "none":
+    if summed.compress != "none":
         part_bytes, sum_bytes = (
-            travelling_bytes(codec, members, length, total) for total in (False, True)
+            summed.travelling_bytes(members, total=total) for total in (False, True)
         )
     return AllReduce(
         members=members,
-        length=length,
+        length=summed.length,
         link=means.link(size),
         itemsize=itemsize,
         travelling_bytes=part_bytes,

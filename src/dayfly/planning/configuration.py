@@ -17,7 +17,7 @@ from dayfly.batches import share
 from dayfly.planning.function_times import contended, declined, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.compression import compression
-from dayfly.specs.protocols import PROTOCOLS, ExchangeDescription, Part, ProtocolDescription
+from dayfly.specs.protocols import PROTOCOLS, Part, ProtocolDescription
 from dayfly.specs.streaming import Streaming
 from dayfly.wire.pipelines.flow import Flow
 from dayfly.wire.pipelines.step import Layout, layout_of
@@ -186,6 +186,7 @@ class Flat:
 
     Attributes:
         buckets: elements of each, in the order in which they are sent.
+        tail: elements that are no gradients, if they are in no bucket.
         whole_after: for each bucket but the last, the layers of the backward pass that are over
             when it is whole; the fraction is of the next layer.
         trained: elements that the optimizer trains.
@@ -194,11 +195,12 @@ class Flat:
     buckets: tuple[int, ...]
     whole_after: tuple[float, ...]
     trained: int
+    tail: int = 0
 
     @property
     def length(self) -> int:
-        """Elements of all buckets."""
-        return sum(self.buckets)
+        """Elements of all buckets, and of the tail."""
+        return sum(self.buckets) + self.tail
 
 
 def flat(
@@ -208,7 +210,7 @@ def flat(
 
     Args:
         tail: elements at the end.
-        apart: as for `FlatBuffer`.
+        apart: whether what is no gradient is in no bucket.
         listed: layers are single ones, whose gradients come together; those of a whole model come
             as its backward pass goes through it.
     """
@@ -226,13 +228,15 @@ def _flat(layers: tuple[LayerBytes, ...], tail: int, apart: bool, listed: bool) 
     of_layer = [sum(elements(layer)) for layer in layers]
     up_to = [0, *accumulate(sizes)]
     behind = [0, *accumulate(reversed(of_layer))]  # of so many last layers
-    for end in ends[: len(spans) - 1]:
+    *buckets, last = map(len, spans)
+    buckets, beside = (buckets, last) if apart else ([*buckets, last], 0)
+    for end in ends[: len(buckets) - 1]:
         layer = tensors[end - 1][1] if end else len(layers) - 1
         passed = len(layers) - 1 - layer
         done = up_to[end] - behind[passed] if end else 0
         part = 1.0 if listed or not of_layer[layer] else done / of_layer[layer]
         after.append(passed + part)
-    return Flat(buckets=tuple(map(len, spans)), whole_after=tuple(after), trained=sum(sizes))
+    return Flat(buckets=tuple(buckets), whole_after=tuple(after), trained=sum(sizes), tail=beside)
 
 
 def part_elements(profile: Profile, layers: Sequence[LayerBytes], part: Part) -> int:
@@ -241,24 +245,6 @@ def part_elements(profile: Profile, layers: Sequence[LayerBytes], part: Part) ->
         return sum(map(moving, layers))
     trained = sum(sum(elements(layer)) for layer in layers)
     return round(trained * profile.state_per_trained_byte) if part is Part.OPTIMIZER else trained
-
-
-def averaged(
-    profile: Profile, exchange: ExchangeDescription, steps: int, compress: str
-) -> tuple[tuple[int, str], ...]:
-    """Returns what a round of so many steps sums one after another: elements, and their codec.
-
-    All at once: parts, flags of optimizers' states, losses and a tail. With a codec, parameters by
-    themselves, and then what is not compressed.
-    """
-    layers = profile.layers
-    whole = sum(part_elements(profile, layers, part) for part in exchange.parts) + steps + 2
-    if Part.OPTIMIZER in exchange.parts:
-        whole += sum(len(elements(layer)) for layer in layers)
-    if compress == "none":
-        return ((whole, compress),)
-    trained = part_elements(profile, layers, Part.PARAMETERS)
-    return (trained, compress), (whole - trained, "none")
 
 
 def elements(layer: LayerBytes) -> tuple[int, ...]:

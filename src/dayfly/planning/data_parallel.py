@@ -12,6 +12,7 @@ See `runs.protocols`: bsp.py, local_sgd.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dayfly.batches import (
     BLOCK_NUMBERS,
@@ -28,13 +29,13 @@ from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
     Flat,
-    averaged,
     flat,
     stage_size,
 )
 from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server
+from dayfly.planning.summed import Summed, compress_of, of_round, of_step
 from dayfly.specs.streaming import sequential
 from dayfly.wire.collectives import collective
 from dayfly.wire.leaves import carries, leaves_of
@@ -57,14 +58,19 @@ def served(c: Configuration) -> bool:
 
 def flat_of(profile: Profile, configuration: Configuration) -> Flat:
     """What a step of bsp sums."""
-    apart = configuration.compress != "none" and configuration.workers > 1
+    apart = compress_of(configuration) != "none"
     return flat(profile.layers, tail=TAIL, apart=apart, listed=profile.listed)
+
+
+def buckets_of(profile: Profile, configuration: Configuration) -> tuple[Summed, ...]:
+    """Returns what a step of bsp sums, one bucket after another."""
+    return of_step(flat_of(profile, configuration), compress_of(configuration))
 
 
 def averaged_of(
     profile: Profile, configuration: Configuration, steps: int | None = None
-) -> tuple[tuple[int, str], ...]:
-    """Returns the elements that a round sums at its end, one after another, and their codec.
+) -> tuple[Summed, ...]:
+    """Returns what a round sums: one buffer, or one fragment after another.
 
     Args:
         profile: of the job.
@@ -76,25 +82,23 @@ def averaged_of(
         return ()
     if steps is None:
         steps = Rounds(Batches(profile.samples, c.batch_size), c.round_steps).longest
-    sums = averaged(profile, exchange, steps, c.compress if c.workers > 1 else "none")
-    return sums if c.protocol.streaming is None else _fragments(profile, c, sums)
+    summed = of_round(profile, exchange, steps, compress_of(c))
+    return (summed,) if c.protocol.streaming is None else _fragments(profile, c, summed)
 
 
-def _fragments(
-    profile: Profile, c: Configuration, sums: Sequence[tuple[int, str]]
-) -> tuple[tuple[int, str], ...]:
+def _fragments(profile: Profile, c: Configuration, summed: Summed) -> tuple[Summed, ...]:
     """What is summed of outer gradients that are streamed: fragments of the profile's layers, or of
-    equal sizes where these are fewer; what is not compressed comes last."""
+    equal sizes where these are fewer; the last one has all that belongs to none."""
     assert c.streaming is not None
     trained = [layer.trained // ITEM_BYTES for layer in profile.layers if layer.trained]
-    (first, codec), *rest = sums
     many = c.streaming.fragments
     if many <= len(trained):
         sizes = [sum(trained[run.start : run.stop]) for run in sequential(trained, many)]
     else:
         sizes = [len(share(sum(trained), number, many)) for number in range(many)]
-    sizes[-1] += first - sum(sizes)
-    return (*((size, codec) for size in sizes), *rest)
+    sizes[-1] += summed.length - sum(sizes)
+    *first, last = (Summed(size, summed.compress) for size in sizes)
+    return (*first, replace(last, tail=summed.tail))
 
 
 def ranks(
@@ -136,22 +140,20 @@ def _synchronous(
     seconds = computing(c, size, buffer, rank, batch)
     streams = [Stream(plan=chain(len(seconds)), works_s=seconds)]
     early = len(buffer.whole_after)
-    for number, length in enumerate(buffer.buckets):
+    for number, summed in enumerate(buckets_of(profile, c)):
         # Those that were whole before the backward pass's end; the others come after all of it.
         gate = len(seconds) - 1 - early + number
-        codec = c.compress if number < len(buffer.buckets) - 1 else "none"
         streams.append(
             all_reduce(
                 c.collective,
                 c.aggregators,
                 rank,
                 c.workers,
-                length,
+                summed,
                 means,
                 name=("grad", number),
                 after=((0, gate if number < early else None),),
                 pool="buckets",
-                codec=codec,
                 begin_s=size.sum_cpu_s,
                 virtual_workers=c.virtual_workers,
             )
@@ -227,9 +229,7 @@ def inner_steps_s(
     return seconds
 
 
-def copying_s(
-    size: SizeProfile, c: Configuration, sums: Sequence[tuple[int, str]]
-) -> tuple[float, float]:
+def copying_s(size: SizeProfile, c: Configuration, sums: Sequence[Summed]) -> tuple[float, float]:
     """Returns the seconds in which a round goes through its buffers, before its sums and after.
 
     Args:
@@ -237,7 +237,7 @@ def copying_s(
         c: of the run.
         sums: as of `averaged_of`; none: nothing is copied.
     """
-    copy_s = size.reduce_s_per_byte * ITEM_BYTES * sum(length for length, _ in sums)
+    copy_s = size.reduce_s_per_byte * ITEM_BYTES * sum(one.elements for one in sums)
     return PASSES_BEFORE * copy_s, (PASSES_OUTER if c.protocol.own else _PASSES_AFTER) * copy_s
 
 
@@ -259,15 +259,14 @@ def _averaging(
             c.aggregators,
             rank,
             c.workers,
-            length,
+            summed,
             means,
             name=("avg", number),
             after=((number, None),),
             pool="caller",
-            codec=codec,
             begin_s=size.sum_cpu_s,
         )
-        for number, (length, codec) in enumerate(sums)
+        for number, summed in enumerate(sums)
     ]
     # What a step takes beside passes is the flat buffer's, of which a round has one.
     adopting = [speed * (size.step_s.value + after_s)]
@@ -287,7 +286,7 @@ def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[
             c.aggregators,
             rank,
             c.workers,
-            summed_numbers(profile, c.batch_size),
+            Summed(summed_numbers(profile, c.batch_size)),
             means,
             name="val",
             after=((0, None),),

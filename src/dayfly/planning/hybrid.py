@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.data_parallel import computing, flat_of, sizes_of
+from dayfly.planning.data_parallel import buckets_of, computing, flat_of, sizes_of
 from dayfly.planning.function_times import straggling
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited
@@ -98,7 +98,7 @@ class _Worker:
     ) -> None:
         self.rank = rank
         self._c, self._means, self._size = c, means, size
-        self._buffer = flat_of(profile, c)
+        self._buffer, self._sums = flat_of(profile, c), buckets_of(profile, c)
         self._seconds = computing(c, size, self._buffer, rank, batch)
         trained_bytes = sum(layer.trained for layer in profile.layers)
         self._apply_s = size.speed * size.apply(trained_bytes)
@@ -157,18 +157,17 @@ class _Worker:
         part: str,
     ) -> Stream:
         """One bucket's all-reduce, or a part of it."""
-        c, last = self._c, len(self._buffer.buckets) - 1
+        c = self._c
         return all_reduce(
             c.collective,
             c.aggregators,
             self.rank,
             c.workers,
-            self._buffer.buckets[number],
+            self._sums[number],
             self._means,
             name=(step, ("grad", number)),
             after=tuple(dict.fromkeys(after)),
             pool=pool,
-            codec=c.compress if number < last else "none",
             begin_s=self._size.sum_cpu_s,
             part=part,
         )

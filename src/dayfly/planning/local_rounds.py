@@ -93,7 +93,7 @@ def reduced_at_s(
     if c.streaming is None:
         return compute_s + sum(one.seconds for one in sums)
     step_s = compute_s / steps + apply_s
-    line = course(c.streaming, len(sums), steps, closes=closes)
+    line = course(c.streaming, steps, closes=closes)
     now_s = link_s = began_s = 0.0
     done_s: dict[tuple[int, int], float] = {}
     for number in range(_ROUNDS):
@@ -148,7 +148,7 @@ def _worker(
     sums = data_parallel.averaged_of(profile, c)
     steps_s = data_parallel.inner_steps_s(profile, c, size, rank, batches)
     steps_s[-1] += size.speed * size.step_s.value
-    line = course(streaming, len(sums), len(batches), closes=closes)
+    line = course(streaming, len(batches), closes=closes)
     copy_s = size.speed * size.reduce_s_per_byte * ITEM_BYTES
     streams: list[Stream] = []
     sum_at: dict[tuple[int, int], int] = {}
@@ -169,13 +169,13 @@ def _worker(
                 work(steps_s[event.steps.start : event.steps.stop])
                 continue
             beside.add(len(streams) - first)
-            length, codec = sums[event.exchange]
+            summed = sums[event.exchange]
             if isinstance(event, Apply):
                 came = sum_at.get((number - event.rounds_ago, event.exchange))
-                cost_s = data_parallel.PASSES_OUTER * copy_s * length
+                cost_s = data_parallel.PASSES_OUTER * copy_s * summed.elements
                 work([cost_s], *(() if came is None else (came,)))
                 continue
-            work([data_parallel.PASSES_BEFORE * copy_s * length])
+            work([data_parallel.PASSES_BEFORE * copy_s * summed.elements])
             sum_at[number, event.exchange] = len(streams)
             streams.append(
                 all_reduce(
@@ -183,12 +183,11 @@ def _worker(
                     c.aggregators,
                     rank,
                     c.workers,
-                    length,
+                    summed,
                     means,
                     name=("frag", number, event.exchange),
                     after=((len(streams) - 1, None),),
                     pool="fragments",
-                    codec=codec,
                     begin_s=size.sum_cpu_s,
                 )
             )
@@ -217,19 +216,15 @@ class Apply:
     rounds_ago: int
 
 
-def course(
-    streaming: Streaming, exchanges: int, steps: int, *, closes: bool
-) -> list[Inner | Take | Apply]:
+def course(streaming: Streaming, steps: int, *, closes: bool) -> list[Inner | Take | Apply]:
     """Returns what the training thread does in a round, in its order.
 
     Args:
         streaming: by which fragments are taken, and applied.
-        exchanges: as many as fragments, or one more, which is taken with the last of them.
         steps: of the round, and of the rounds before it.
         closes: whether all is applied at its end, as at an epoch's.
     """
     taken = {at: streaming.taken(at, steps) for at in range(1, steps + 1)}
-    taken[steps] = range(taken[steps].start, exchanges)
     due: dict[int, list[Apply]] = {at: [] for at in taken}
     at_once: dict[int, list[Apply]] = {at: [] for at in taken}
     for at, some in taken.items():

@@ -278,7 +278,7 @@ def holding(
     limited = stage_memory_mib(c, stage) is not None
     work, gaps = beside_kept(profile, c, stage, micro, kept, micro * passed)
     buckets = flat(layers, tail=3, listed=profile.listed).buckets
-    sums_of_round = [length for length, _ in averaged_of(profile, c)]
+    sums_of_round = [one.elements for one in averaged_of(profile, c)]
     residual, average = trained if c.feeds_back else 0, sum(sums_of_round)
     shared, own = kept_bytes(profile, c, tuple(layers))
     more = sum(part_elements(profile, layers, part) for part in c.protocol.holds)

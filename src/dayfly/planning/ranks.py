@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import TypedDict
 
 from dayfly.catalogue.lookup import Catalogue
@@ -22,7 +22,7 @@ from dayfly.errors import wrong_url
 from dayfly.planning.configuration import ITEM_BYTES
 from dayfly.planning.function_times import APART
 from dayfly.planning.profile import Profile, SizeProfile, Transfer
-from dayfly.specs.compression import compression
+from dayfly.planning.summed import Summed
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.collectives import collective
@@ -281,29 +281,30 @@ def all_reduce(
     aggregators: int | None,
     member: int,
     members: int,
-    length: int,
+    summed: Summed,
     means: ChannelModel,
     *,
     name: Hashable,
     after: tuple[tuple[int, int | None], ...],
     pool: str,
-    codec: str = "none",
     itemsize: int = ITEM_BYTES,
     group: bool = False,
     begin_s: float = 0.0,
     virtual_workers: int | None = None,
     part: str = "",
 ) -> Stream:
-    """One all-reduce of a buffer of `length` elements, as an engine runs it.
+    """One all-reduce, as an engine runs it.
 
     Args:
+        itemsize: bytes of an element of what is not compressed.
         part: as of `hybrid_part`, of a worker that lags; empty: all of it.
         begin_s: CPU seconds that it takes beside its messages; of one member nothing, as nothing is
             sent.
         virtual_workers: leaves of a batch, along whose tree it sums; None: it does not.
     """
     chunk = max(1, means.chunk_bytes // itemsize)
-    plan = _planned(algorithm, aggregators, member, members, length, chunk, virtual_workers, part)
+    how = algorithm, aggregators, member, members
+    plan = _planned(*how, summed.length, chunk, virtual_workers, part)
     served = collective(algorithm, aggregators, members).server and members > 1
     return Stream(
         plan=plan,
@@ -312,7 +313,7 @@ def all_reduce(
         members=members + served,
         group=group,
         itemsize=itemsize,
-        travelling=None if codec == "none" else partial(travelling_bytes, codec, members),
+        travelling=summed.travelling(members),
         after=after,
         pool=pool,
         at_once=means.at_once,
@@ -350,18 +351,3 @@ def _planned(
 @lru_cache(maxsize=256)
 def _served(members: int, length: int, chunk: int) -> CompiledSchedule:
     return CompiledSchedule(serve(members, length, chunk=chunk))
-
-
-@lru_cache(maxsize=4096)
-def travelling_bytes(compress: str, members: int, length: int, total: bool) -> int:
-    """Returns the bytes that travel for elements of a buffer; see `specs.compression`.
-
-    Args:
-        compress: as `--compress`; none: they travel as they are.
-        members: that sum.
-        length: elements.
-        total: whether they are the sum, and no contribution.
-    """
-    if compress == "none":
-        return ITEM_BYTES * length
-    return compression(compress).travelling_bytes(length, members if total else 1)

@@ -37,6 +37,7 @@ from dayfly.planning.ranks import (
     chain,
     limited,
 )
+from dayfly.planning.summed import Summed
 from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.leaves import leaves_of
 from dayfly.wire.pipelines.flow import Passing
@@ -192,7 +193,7 @@ class StageWork:
                     c.aggregators_of(self._stage),
                     replica,
                     self._replicas,
-                    length,
+                    Summed(length),
                     self._means,
                     name=("grad", self._stage, number),
                     after=((0, passes.pieces[number] if number < early else None),),
@@ -225,7 +226,7 @@ class StageWork:
             *SMALL_SUM,
             self._layout.rank(self._stage, replica),
             self._layout.world_size,
-            length,
+            Summed(length),
             self._means,
             name=name,
             after=after,

@@ -12,7 +12,6 @@ from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning.plan import Volume
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.channels.kind import MessageCost
-from dayfly.wire.keys import EVERYONE
 from dayfly.wire.schedule import CompiledSchedule, Kind
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared, Stream
@@ -25,8 +24,7 @@ def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
     for stream in rank.streams:
         if stream.name is None:
             continue
-        for (is_put, length, to_all), count in _messages(stream.plan):
-            nbytes = _nbytes(stream, length, to_all)
+        for (is_put, nbytes, to_all), count in _messages(stream):
             cost = costs.get(nbytes)
             if cost is None:
                 cost = costs[nbytes] = means.kind.cost(nbytes)
@@ -40,18 +38,34 @@ def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
     return StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
 
 
+#: How many messages there are of each kind: whether they are put, a number, whether for all.
+_Counts = Iterable[tuple[tuple[bool, int, bool], int]]
+
+
+def _messages(stream: Stream) -> _Counts:
+    """The number is their bytes, without headers."""
+    if (travelling := stream.travelling) is None:
+        size = stream.itemsize
+        return [((put, size * n, to_all), count) for (put, n, to_all), count in _of(stream.plan)]
+    plan, put = stream.plan, Kind.PUT
+    rows = zip(plan.kinds, plan.spans, plan.names, plan.totals, strict=True)
+    found = [
+        (kind is put, travelling(span, to_all), to_all)
+        for kind, span, name, to_all in rows
+        if name is not None
+    ]
+    return Counter(found).items()
+
+
 @lru_cache(maxsize=4096)
-def _messages(plan: CompiledSchedule) -> Sequence[tuple[tuple[bool, int, bool], int]]:
-    """How many there are of each kind: whether they are put, their elements, whether for all."""
+def _of(plan: CompiledSchedule) -> _Counts:
+    """The number is their elements."""
     put = Kind.PUT
-    found = Counter(
-        [
-            (kind is put, length, name[2] == EVERYONE)
-            for kind, length, name in zip(plan.kinds, plan.lengths, plan.names, strict=True)
-            if name is not None
-        ]
-    )
-    return tuple(found.items())
+    rows = zip(plan.kinds, plan.lengths, plan.names, plan.totals, strict=True)
+    found = [
+        (kind is put, length, to_all) for kind, length, name, to_all in rows if name is not None
+    ]
+    return tuple(Counter(found).items())
 
 
 def times(moved: StoreTraffic, count: int) -> StoreTraffic:
@@ -86,12 +100,6 @@ def volume(several: Iterable[StoreTraffic], parts: int = 1) -> Volume:
         bytes_up=round(whole.bytes_up / parts),
         bytes_down=round(whole.bytes_down / parts),
     )
-
-
-def _nbytes(stream: Stream, length: int, total: bool) -> int:
-    if stream.travelling is None:
-        return length * stream.itemsize
-    return stream.travelling(length, total)
 
 
 def _copies(stream: Stream, means: ChannelModel, *, to_all: bool) -> tuple[int, bool]:

@@ -173,13 +173,12 @@ def log_rounds(
 
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:
-    """All-reduces of a round, at most: each exchange has a bucket that is not full. With
-    compression, what is no gradient is an exchange of its own, and PowerSGD sums each twice."""
+    """All-reduces of a round, at most: each exchange has a bucket that is not full, and PowerSGD
+    sums each twice."""
     streaming = settings.protocol.streaming
     exchanges = 1 if streaming is None else streaming.fragments
-    each = 1 + exchanges + (settings.compress != "none")
     times = 1 + (compression(settings.compress).method == "powersgd")
-    return times * (round_bytes.phases * each + round_bytes.summed // BUCKET_BYTES)
+    return times * (round_bytes.phases * (1 + exchanges) + round_bytes.summed // BUCKET_BYTES)
 
 
 def _chunks(nbytes: int, chunk_bytes: int) -> int:

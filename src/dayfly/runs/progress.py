@@ -13,8 +13,8 @@ from dayfly.life.reports import Reporter
 from dayfly.specs.events import epochs_from_1
 from dayfly.training.logged import TRAIN, Sums, means
 from dayfly.training.state import decode, encode
-from dayfly.wire.codec import Codec
 from dayfly.wire.engine import Engine
+from dayfly.wire.packing import Packing
 from dayfly.wire.schedule import Name
 
 #: One epoch: epoch (from 1), train_loss, val_loss, val_accuracy (None: not measured), metrics.
@@ -90,13 +90,13 @@ class LoggedSum:
 
     Attributes:
         like_P: a buffer of the size that is summed.
-        codec: its form on the wire; None: as it is.
+        packing: how it travels, maybe with a tail; None: as it is.
     """
 
     engine: Engine
     operation: str
     like_P: torch.Tensor
-    codec: Codec | None = None
+    packing: Packing | None = None
 
     def reads_buffer(self, stored: frozenset[Name] | None) -> bool:
         """Whether the own contribution is needed, given what is stored."""
@@ -104,7 +104,7 @@ class LoggedSum:
 
     def take(self, step: int, stored: frozenset[Name] | None) -> None:
         """Sum the buffer over the ranks, in place; see `Engine.all_reduce`."""
-        self.engine.all_reduce(self.like_P, step, self.operation, stored, self.codec)
+        self.engine.all_reduce(self.like_P, step, self.operation, stored, self.packing)
 
 
 class CatchUp:

@@ -14,7 +14,7 @@ from torch import nn
 from dayfly.training.moves import Moves
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
-from dayfly.wire.codec import Codec
+from dayfly.wire.packing import Packing
 
 #: A mean of equal whole numbers, such as Adam's count of steps, may miss it by this share.
 _ROUNDING = 1e-5
@@ -65,8 +65,8 @@ class RoundSum(ABC):
         self._more = views[users + len(moving) :]
 
     @property
-    def parts(self) -> tuple[tuple[torch.Tensor, Codec | None], ...]:
-        """What is summed, one after another, each with its form on the wire."""
+    def parts(self) -> tuple[tuple[torch.Tensor, Packing | None], ...]:
+        """What is summed, one after another, each with how it travels."""
         return ((self.data, None),)
 
     def begin(self) -> None:

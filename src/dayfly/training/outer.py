@@ -36,6 +36,7 @@ from dayfly.training.optimizers import (
 from dayfly.training.replica import Replica
 from dayfly.training.state import Tensors
 from dayfly.wire.codec import CODECS, Codec
+from dayfly.wire.packing import Packing
 from dayfly.wire.schedule import Schedule
 
 _OUTER, _RESIDUAL, _FROM = "outer", "residual", "from."
@@ -104,10 +105,15 @@ class OuterGradients(RoundSum):
         self._lost_P: torch.Tensor | None = None  # of this round, which counts from `adopt` on
 
     @property
-    def parts(self) -> tuple[tuple[torch.Tensor, Codec | None], ...]:
+    def parts(self) -> tuple[tuple[torch.Tensor, Packing | None], ...]:
+        return (self._packed(0, len(self._gradient_P), len(self.data)),)
+
+    def _packed(self, start: int, stop: int, end: int) -> tuple[torch.Tensor, Packing | None]:
+        """What is summed from element `start` on: gradients up to `stop`, then exact elements."""
         if self._codec is None:
-            return super().parts
-        return (self._gradient_P, self._codec), (self.data[len(self._gradient_P) :], None)
+            return self.data[start:end], None
+        tail = self.data[stop:end] if end > stop else None
+        return self.data[start:stop], Packing(self._codec, tail)
 
     def begin(self) -> None:
         super().begin()

@@ -3,9 +3,10 @@
 `specs.streaming` has the formulas and the schedule. A worker's flat buffer is cut into exchanges:
 
     | fragment 0 | fragment 1 | ... | fragment F-1 | moves of buffers | measured | weight, wishes |
-    |     0      |     1      |     |       F-1    |  F, if fragments are compressed; else F-1    |
+    |     0      |     1      |     |                             F-1                             |
 
-The cut is the same at any number of workers, so sums that wait go on to be applied after a resize.
+If fragments are compressed, what belongs to none travels beside the last one's messages as it is. A
+sum that waits is of a fragment, so it goes on to be applied after a resize.
 An exchange is taken (`take`), summed by whoever calls, and applied (`apply`); meanwhile nobody else
 touches its part of the buffer. Buffers, such as BatchNorm's statistics, are at first where all have
 them; to the sum of all moves each worker adds what its own moved by since they were taken.
@@ -27,6 +28,7 @@ from dayfly.training.outer import OuterGradients
 from dayfly.training.replica import Replica, Wishes, weights_in
 from dayfly.training.state import Tensors, model_tensors
 from dayfly.wire.codec import Codec
+from dayfly.wire.packing import Packing
 
 #: How names begin: of a worker's own parameters and buffers, of where buffers were when they were
 #: taken, and of sums that wait to be applied: of fragments, by their numbers.
@@ -74,8 +76,6 @@ class StreamedGradients(OuterGradients):
     Args:
         replica, numbers, optimizer, codec, feed_back: as of `OuterGradients`.
         streaming: how many fragments, and how late.
-        apart: whether what belongs to no fragment is an exchange of its own, as fragments are
-            compressed; with one worker they are, too, though nothing travels by a codec.
 
     Attributes:
         fragments: parameters of each.
@@ -90,7 +90,6 @@ class StreamedGradients(OuterGradients):
         feed_back: Callable[[torch.Tensor, torch.Tensor], None] | None = None,
         *,
         streaming: Streaming,
-        apart: bool = False,
     ) -> None:
         super().__init__(replica, numbers, optimizer, codec, feed_back)
         self._streaming = streaming
@@ -104,11 +103,6 @@ class StreamedGradients(OuterGradients):
         numbers_of = iter(range(len(self._parameters)))
         #: Of each fragment, its parameters' places.
         self._members = [[next(numbers_of) for _ in range(count)] for count in counts]
-        self._exchanges = [self.data[span] for span in self._spans]
-        if apart:
-            self._exchanges.append(self.data[bounds[-1] :])
-        else:
-            self._exchanges[-1] = self.data[self._spans[-1].start :]
         self._taken: list[torch.Tensor] = []
 
     @property
@@ -117,15 +111,15 @@ class StreamedGradients(OuterGradients):
         return [[self._parameters[at] for at in members] for members in self._members]
 
     @property
-    def parts(self) -> tuple[tuple[torch.Tensor, Codec | None], ...]:
-        alone = len(self._exchanges) - len(self._spans)
-        codecs = [*[self._codec] * len(self._spans), *[None] * alone]
-        return tuple(zip(self._exchanges, codecs, strict=True))
+    def parts(self) -> tuple[tuple[torch.Tensor, Packing | None], ...]:
+        ends = [*(span.stop for span in self._spans[:-1]), len(self.data)]
+        pairs = zip(self._spans, ends, strict=True)
+        return tuple(self._packed(span.start, span.stop, end) for span, end in pairs)
 
     @property
     def last(self) -> int:
         """The number of the exchange that has moves of buffers, what was measured, and wishes."""
-        return len(self._exchanges) - 1
+        return len(self._spans) - 1
 
     def begin(self) -> None:
         """A round begins; with the first one, all replicas have everything alike."""
@@ -170,8 +164,7 @@ class StreamedGradients(OuterGradients):
             number: of the exchange.
             steps: of its round; of the last exchange.
         """
-        if number < len(self._spans):
-            self.apply_fragment(number)
+        self.apply_fragment(number)
         if number == self.last:
             self.apply_rest()
             self._replica.follow(steps, self._from)
@@ -222,8 +215,7 @@ class StreamedGradients(OuterGradients):
         By what they are of, whatever the exchanges. What was measured, and wishes, are told by then
         (`told`), so that a job whose steps log other values may go on.
         """
-        within = [number for number in numbers if number < len(self._spans)]
-        sums = {f"{_FRAGMENT}{number}": self.data[self._spans[number]] for number in within}
+        sums = {f"{_FRAGMENT}{number}": self.data[self._spans[number]] for number in numbers}
         start = self._spans[-1].stop
         rest = self.data[start : start + sum(self._buffer_moves.sizes)]
         return {**sums, _REST: rest} if self.last in numbers else sums

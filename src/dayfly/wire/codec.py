@@ -64,6 +64,19 @@ def _sparse() -> Codec:
     return Sparse()
 
 
+def tail_part(span: Span, length: int, tail: int) -> Span:
+    """Returns which elements of a tail travel with a span; see `packing`.
+
+    Args:
+        span: of the buffer.
+        length: elements of the buffer, at least one unless there is no tail.
+        tail: elements of the tail.
+    """
+    if not tail:
+        return Span(0, 0)
+    return Span(span.start * tail // length, span.stop * tail // length)
+
+
 #: Codecs by name; none has state.
 CODECS: dict[str, Callable[[], Codec]] = {
     "bf16": _bf16,

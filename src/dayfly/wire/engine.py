@@ -14,9 +14,9 @@ from dayfly.closing import Closing
 from dayfly.errors import WireError
 from dayfly.wire.buffers import Buffer, BufferPool
 from dayfly.wire.channels.base import Messages
-from dayfly.wire.codec import Codec
 from dayfly.wire.collectives import Collective
 from dayfly.wire.execution import Execution, Setting, Superseded, Watch, stored_names
+from dayfly.wire.packing import Packing
 from dayfly.wire.schedule import MOST_AT_ONCE, CompiledSchedule, Lane, Name, Op, Schedule, Work
 from dayfly.wire.summation import ADD, Fold
 
@@ -102,7 +102,7 @@ class Engine(Closing):
         step: int,
         operation: str,
         stored: Set[Name] | None = None,
-        codec: Codec | None = None,
+        packing: Packing | None = None,
         fold: Fold = ADD,
         observe: Callable[[Op], None] | None = None,
     ) -> None:
@@ -110,7 +110,7 @@ class Engine(Closing):
 
         Args:
             stored: from `stored_sums`, when catching up, and None otherwise.
-            codec: the form of the messages, the same at every rank.
+            packing: how the buffer travels; its tail is summed, too; None: as it is.
             fold: what is done instead of adding.
             observe: is called in place of the engine's.
 
@@ -119,7 +119,7 @@ class Engine(Closing):
             WireError: the wire failed; WaitTimeout: a message did not come. Also whatever
                 `interrupt` raises.
         """
-        if fold is not ADD and (self._collective.server or codec is not None):
+        if fold is not ADD and (self._collective.server or packing is not None):
             what = "a server that sums" if self._collective.server else "a codec"
             raise ValueError(f"{what} only adds: give another collective, or no codec, for {fold}")
         setting = self._setting if observe is None else replace(self._setting, observe=observe)
@@ -135,7 +135,7 @@ class Engine(Closing):
                     operation,
                     unmade=[name for name in own if name not in (stored or ())],
                     catching_up=stored is not None,
-                    codec=codec,
+                    packing=packing,
                     fold=fold,
                 )
                 try:

@@ -24,10 +24,10 @@ import torch
 from dayfly.errors import WaitTimeout, WireError
 from dayfly.wire.buffers import Buffer, BufferPool
 from dayfly.wire.channels.base import Messages
-from dayfly.wire.codec import Codec
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.lanes import Lanes
 from dayfly.wire.message import Header, as_bytes
+from dayfly.wire.packing import Packing
 from dayfly.wire.schedule import (
     CompiledSchedule,
     Kind,
@@ -83,6 +83,7 @@ class Execution:
 
     Args:
         unmade: this rank's sums that are for this attempt to make.
+        packing: how the buffer travels; None: as it is.
         compute: does the work of COMPUTE operations, in the caller's thread.
     """
 
@@ -96,7 +97,7 @@ class Execution:
         *,
         unmade: Iterable[Name] = (),
         catching_up: bool = False,
-        codec: Codec | None = None,
+        packing: Packing | None = None,
         fold: Fold = ADD,
         compute: Callable[[Work], None] | None = None,
     ) -> None:
@@ -110,10 +111,10 @@ class Execution:
         self._operation = operation
         self._unmade = {self._key(name) for name in unmade}
         self._catching_up = catching_up
-        self._codec = codec
+        self._packing = packing
         self._fold = fold
         self._work = compute
-        self._sums: dict[int, Summation | TreeSummation] = {}
+        self._sums: dict[int, Sequence[Summation | TreeSummation]] = {}
         self._done = [False] * len(self._ops)
         self._began = self._look_at = time.monotonic()
         self._lock = threading.Lock()
@@ -162,7 +163,8 @@ class Execution:
             case Kind.FETCH:
                 self._hold(_named(op), op.span)
             case Kind.REDUCE:
-                self._sum(at).finish()
+                for one in self._sum(at):
+                    one.finish()
                 with self._lock:
                     self._sums.pop(at)
             case Kind.DROP:
@@ -176,11 +178,11 @@ class Execution:
         self._done[at] = True
 
     def _put(self, op: Op) -> None:
-        name, values = _named(op), self._view(op.span)
+        name, parts = _named(op), self._parts(op.span)
         key, total = self._key(name), name.destination == EVERYONE
-        travelling = values
-        if self._codec is not None:
-            travelling = self._codec.encode(values, op.span, total=total)
+        travelling = parts[0]
+        if self._packing is not None:
+            travelling = self._packing.pack(parts, op.span, total=total)
         header = Header(key.operation, travelling.dtype, tuple(travelling.shape))
         self._unmade.discard(key)
         began = time.monotonic()
@@ -189,41 +191,38 @@ class Execution:
         if not won and total:
             # The first put wins: an earlier attempt's sum is what the peers read, so use it too.
             self._get(name, op.span)
-        elif self._codec is not None and total:
-            self._codec.decode(travelling, values)  # what the peers read
+        elif self._packing is not None and total:
+            self._packing.unpack(travelling, parts)  # what the peers read
         elif won and op.feeds is not None and self._catching_up:
             # An earlier attempt's contribution may have been summed and dropped meanwhile.
             late = self._channel.stored([self._key(op.feeds)])
             self._channel.drop([key] if late else [])
 
     def _get(self, name: Name, span: Span) -> None:
-        if self._codec is not None:
-            travelled = self._travelled(self._codec, name, span)
-            self._decode(self._codec, name, travelled, self._view(span))
+        parts = self._parts(span)
+        if self._packing is not None:
+            self._unpack(self._packing, name, parts)
         else:
-            self._read(self._key(name), self._view(span))
+            self._read(self._key(name), parts[0])
 
     def _hold(self, name: Name, span: Span) -> None:
-        if self._codec is not None:
-            travelled = self._travelled(self._codec, name, span)
-            held = self._buffers.take(self._buffer_P.dtype, len(span))
-            self._decode(self._codec, name, travelled, held)
+        dtype = self._buffer_P.dtype
+        if self._packing is not None:
+            held = [self._buffers.take(dtype, len(part)) for part in self._parts(span)]
+            self._unpack(self._packing, name, held)
         else:
-            held = self._held(name, (self._buffer_P.dtype, (len(span),)))
-        self._sum(self._plan.sums[name]).add(name, held)
+            held = [self._held(name, (dtype, (len(span),)))]
+        for one, term in zip(self._sum(self._plan.sums[name]), held, strict=True):
+            one.add(name, term)
 
-    def _travelled(self, codec: Codec, name: Name, span: Span) -> torch.Tensor:
-        form = codec.form(len(span))
-        return self._plain(name) if form is None else self._held(name, form)
-
-    def _decode(
-        self, codec: Codec, name: Name, travelled: torch.Tensor, into_P: torch.Tensor
-    ) -> None:
+    def _unpack(self, packing: Packing, name: Name, into: Sequence[torch.Tensor]) -> None:
+        form = packing.form(into)
+        travelled = self._plain(name) if form is None else self._held(name, form)
         try:
-            codec.decode(travelled, into_P)
+            packing.unpack(travelled, into)
         except WireError as error:
             raise WireError(f"the {self._key(name)}: {error}") from error
-        if codec.form(len(into_P)) is not None:
+        if form is not None:
             self._give_back(travelled)
 
     def _plain(self, name: Name) -> torch.Tensor:
@@ -259,19 +258,21 @@ class Execution:
         self._spent("wait", began, there)
         self._spent("download", there, time.monotonic())
 
-    def _sum(self, at: int) -> Summation | TreeSummation:
+    def _sum(self, at: int) -> Sequence[Summation | TreeSummation]:
+        """The sums of a REDUCE: of its elements, and of the tail that they have."""
         with self._lock:
             if at not in self._sums:
                 self._sums[at] = self._begin_sum(self._ops[at])
             return self._sums[at]
 
-    def _begin_sum(self, op: Op) -> Summation | TreeSummation:
-        into_P, buffers, fold = self._view(op.span), self._buffers, self._fold
-        ours = self._codec is not None or not self._channel.zero_copy
+    def _begin_sum(self, op: Op) -> Sequence[Summation | TreeSummation]:
+        into, buffers, fold = self._parts(op.span), self._buffers, self._fold
+        ours = self._packing is not None or not self._channel.zero_copy
         if not op.nodes:
-            return Summation(op.terms, into_P, buffers, ours=ours, fold=fold)
+            return [Summation(op.terms, part, buffers, ours=ours, fold=fold) for part in into]
+        (into_P,) = into
         own_P = [into_P if span == op.span else self._view(span) for span in op.own]
-        return TreeSummation(op.terms, op.nodes, own_P, into_P, buffers, ours=ours, fold=fold)
+        return [TreeSummation(op.terms, op.nodes, own_P, into_P, buffers, ours=ours, fold=fold)]
 
     def _wait(self, key: Key, read: Callable[[float], Result]) -> Result:
         what = f"rank {self._setting.rank} for the {key}"
@@ -308,6 +309,12 @@ class Execution:
     def _spent(self, what: str, began: float, ended: float) -> None:
         if self._setting.watch is not None:
             self._setting.watch(what, began, ended)
+
+    def _parts(self, span: Span) -> tuple[torch.Tensor, ...]:
+        """What of the buffer a message of a span has: its elements, and behind them a tail's."""
+        if self._packing is not None:
+            return self._packing.parts(self._buffer_P, span)
+        return (self._view(span),)
 
     def _view(self, span: Span) -> torch.Tensor:
         return self._buffer_P[span.start : span.stop]

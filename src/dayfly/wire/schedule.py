@@ -242,6 +242,11 @@ class CompiledSchedule:
         self.after = tuple([op.after for op in ops])
 
     @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """Of each operation, its elements."""
+        return tuple([op.span for op in self.schedule])
+
+    @cached_property
     def names(self) -> tuple[tuple[str, int, int] | None, ...]:
         """Of each operation, its message's phase, source and destination; None: it has none."""
         names = [op.name for op in self.schedule]

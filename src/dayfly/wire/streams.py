@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dayfly.elementwise import least, most
 from dayfly.wire.processor import SharedProcessor
-from dayfly.wire.schedule import CompiledSchedule, Lane
+from dayfly.wire.schedule import CompiledSchedule, Lane, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Stream:
         member, members: which of them this one is.
         group: whether these are some of all ranks.
         itemsize: bytes of an element.
-        travelling: bytes that travel for so many elements, if not theirs, and whether of a sum.
+        travelling: bytes that travel for elements of a span, if not theirs, and whether of a sum.
         after: of which streams of the rank, by their numbers, which operation must be done first
             (None: all).
         pool: streams of one pool take turns, `at_once` at once.
@@ -61,7 +61,7 @@ class Stream:
     members: int = 1
     group: bool = False
     itemsize: int = 4
-    travelling: Callable[[int, bool], int] | None = None
+    travelling: Callable[[Span, bool], int] | None = None
     after: tuple[tuple[int, int | None], ...] = ()
     pool: str | None = None
     at_once: int = 1
@@ -234,7 +234,7 @@ class Live:
         self.nbytes = (
             [length * itemsize for length in plan.lengths]
             if travelling is None
-            else list(map(travelling, plan.lengths, plan.totals))
+            else list(map(travelling, plan.spans, plan.totals))
         )
         self.number = number
         self.stream = stream

@@ -11,6 +11,7 @@ from dayfly.planning.closed_sums import asked_of, sum_of
 from dayfly.planning.configuration import flat
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.simulation.rounds import LocalSteps
+from dayfly.planning.summed import Summed
 from dayfly.wire.collectives.cost import Phase
 from dayfly.wire.streams import HostLink
 from tests.planning.simulation.made import configuration, made_course, profile
@@ -43,7 +44,7 @@ def test_a_stage_shares_the_links_of_the_hosts_that_it_is_on() -> None:
     of = partial(asked_of, 2, means=means, size=size, groups=2)
     buckets = flat(known.layers[:2], tail=0).buckets
     expected = [
-        sum(sum_of("scatter-reduce", None, of(n, first=first)).seconds for n in buckets)
+        sum(sum_of("scatter-reduce", None, of(Summed(n), first=first)).seconds for n in buckets)
         for first in (0, 2)
     ]
     assert [first_s, second_s] == pytest.approx(expected)

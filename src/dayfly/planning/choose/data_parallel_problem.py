@@ -146,7 +146,9 @@ class DataParallelProblem:
         """What each worker sums at once, before compression."""
         if not self.method.protocol.averages:
             return summed_bytes(self.profile)
-        return ITEM_BYTES * sum(n for n, _ in averaged_of(self.profile, self.configuration(2)))
+        return ITEM_BYTES * sum(
+            one.elements for one in averaged_of(self.profile, self.configuration(2))
+        )
 
     def configuration(self, workers: int, **more: Any) -> Configuration:
         """Returns a run by so many workers.

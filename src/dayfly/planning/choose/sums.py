@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.configuration import ITEM_BYTES, Flat
-from dayfly.planning.data_parallel import averaged_of, flat_of, summed_numbers
+from dayfly.planning.data_parallel import averaged_of, buckets_of, flat_of, summed_numbers
 from dayfly.planning.local_rounds import SumTimes
 from dayfly.planning.profile import SizeProfile
-from dayfly.planning.ranks import ChannelModel, travelling_bytes
+from dayfly.planning.ranks import ChannelModel
+from dayfly.planning.summed import Summed
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, collective
 from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.k_reduce import k_reduce
@@ -82,10 +83,10 @@ class SumTable:
         self.flat: Flat = flat_of(p.profile, p.configuration(2))
         self._store, self._collectives, self._workers = p.store, p.collectives, workers
         self._link, self._at_once = means.link(size), means.at_once
-        self._each = _summed(p, self.flat)
+        self._each = _summed(p)
         self._unique = sorted(set(self._each))
         self._of_bucket = np.array([self._unique.index(one) for one in self._each])
-        lengths = np.array([length for length, _ in self._unique])
+        lengths = np.array([one.length for one in self._unique])
         measured = np.array([summed_numbers(p.profile, p.batch_size)])
         self._lengths = ((lengths, ITEM_BYTES), (measured, 8))
         #: By algorithm and workers: of gradients, and of validations.
@@ -193,7 +194,7 @@ class SumTable:
         Args:
             workers: numbers of workers that sum, (rows, 1); costs then are (rows, buckets).
         """
-        lengths = np.array([length for length, _ in self._each])
+        lengths = np.array([one.length for one in self._each])
         return AllReduce(
             members=cast("int", workers),
             length=cast("int", lengths),
@@ -201,11 +202,9 @@ class SumTable:
             **self._travel(workers, self._each),  # type: ignore[arg-type]
         )
 
-    def _travel(
-        self, members: Ints | int, among: Sequence[tuple[int, str]]
-    ) -> dict[str, NDArray[np.int64]]:
+    def _travel(self, members: Ints | int, among: Sequence[Summed]) -> dict[str, NDArray[np.int64]]:
         """Bytes on their way, of contributions and of sums; empty: nothing is compressed."""
-        if all(codec == "none" for _, codec in self._unique):
+        if all(one.compress == "none" for one in self._unique):
             return {}
         return {
             "travelling_bytes": _travelling(members, among, False),
@@ -228,24 +227,17 @@ class SumTable:
         return asked + on_arrays(store.transfer_usd)(up, down)
 
 
-def _summed(p: DataParallelProblem, buffer: Flat) -> list[tuple[int, str]]:
-    """Elements and codec of what is summed at once: the buckets of a step, or a round's exchanges,
-    of two workers or more."""
-    if p.method.protocol.averages:
-        return list(averaged_of(p.profile, p.configuration(2)))
-    codecs = [p.method.compress] * (len(buffer.buckets) - 1)
-    return list(zip(buffer.buckets, [*codecs, "none"], strict=True))
+def _summed(p: DataParallelProblem) -> Sequence[Summed]:
+    """What is summed at once: the buckets of a step, or a round's exchanges, of two workers or
+    more."""
+    found = averaged_of if p.method.protocol.averages else buckets_of
+    return found(p.profile, p.configuration(2))
 
 
-def _travelling(
-    members: Ints | int, among: Sequence[tuple[int, str]], total: bool
-) -> NDArray[np.int64]:
+def _travelling(members: Ints | int, among: Sequence[Summed], total: bool) -> NDArray[np.int64]:
     """Bytes of each on their way, (rows, lengths)."""
     n, row = np.unique(members, return_inverse=True)
-    by_members = [
-        [travelling_bytes(codec, one, length, total) for length, codec in among]
-        for one in n.tolist()
-    ]
+    by_members = [[one.travelling_bytes(m, total=total) for one in among] for m in n.tolist()]
     return np.array(by_members, dtype=np.int64)[row.ravel()]
 
 

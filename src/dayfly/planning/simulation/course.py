@@ -229,8 +229,8 @@ class _Builder:
             beside_s = size.step_s.value + work.apply_s
             own.append(data_s(size, samples_N) + forward_N + backward_N + beside_s)
         phases: tuple[Phase, ...] = ()
-        for length, codec in data_parallel.averaged_of(self._profile, self._c, len(batches)):
-            phases += self._phases(0, Bucket.of(length, codec, self._each[0]), links)
+        for one in data_parallel.averaged_of(self._profile, self._c, len(batches)):
+            phases += self._phases(0, Bucket.of(one, self._each[0]), links)
         return LocalSteps(np.array(own), phases, 0.0, over_s)
 
     def _staged(self, batch: int, links: list[LinkModel], over_s: float) -> Staged:
@@ -309,7 +309,7 @@ class _Builder:
 
     def _summed_bytes(self, stage: int) -> float:
         if sums := data_parallel.averaged_of(self._profile, self._c):
-            return sum(Bucket.of(*one, self._each[stage]).sum_bytes for one in sums)
+            return sum(Bucket.of(one, self._each[stage]).sum_bytes for one in sums)
         return sum(bucket.sum_bytes for bucket in self._works[stage].buckets)
 
     def _log_s(self, stage: int) -> float:

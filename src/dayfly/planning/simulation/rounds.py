@@ -19,8 +19,8 @@ import numpy as np
 from dayfly.planning.configuration import Flat
 from dayfly.planning.function_times import cut_backward
 from dayfly.planning.profile import NOTHING, Affine, LayerBytes, SizeProfile
-from dayfly.planning.ranks import travelling_bytes
 from dayfly.planning.simulation.scenario import Floats, Ints
+from dayfly.planning.summed import Summed, of_step
 from dayfly.wire.collectives.cost import Phase
 
 
@@ -36,7 +36,7 @@ class Bucket:
     """Gradients that are summed together.
 
     Args:
-        length: elements.
+        length: elements of its schedule.
         nbytes: on their way to be summed.
         sum_bytes: of the sum on its way.
         whole_at: share of the backward pass, by its time for one sample, after which they are
@@ -49,10 +49,10 @@ class Bucket:
     whole_at: float
 
     @classmethod
-    def of(cls, length: int, codec: str, members: int, whole_at: float = 1.0) -> Bucket:
-        """Returns so many elements in a codec, as `--compress`, that so many members sum."""
-        part, whole = (travelling_bytes(codec, members, length, total) for total in (False, True))
-        return cls(length, part, whole, whole_at)
+    def of(cls, summed: Summed, members: int, whole_at: float = 1.0) -> Bucket:
+        """Returns what so many members sum at once."""
+        part, whole = (summed.travelling_bytes(members, total=total) for total in (False, True))
+        return cls(summed.length, part, whole, whole_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +79,13 @@ class Work:
         layers: tuple[LayerBytes, ...],
         first: int,
         buffer: Flat,
-        codec: str = "none",
+        compress: str = "none",
         members: int = 1,
     ) -> Work:
         """Of the layers from number `first` on.
 
         Args:
-            codec: in which gradients travel.
+            compress: how gradients travel, as `--compress`.
             members: that sum.
         """
         times = size.backward[first : first + len(layers)]
@@ -98,7 +98,7 @@ class Work:
             trained=trained,
             kept=float(sum(layer.parameters + layer.buffers for layer in layers)),
             apply_s=size.apply(trained) if trained else 0.0,
-            buckets=_buckets(buffer, times, codec, members),
+            buckets=_buckets(buffer, times, compress, members),
         )
 
     def computing_s(self, samples_N: Ints, pieces: int) -> tuple[Floats, Floats]:
@@ -113,16 +113,14 @@ class Work:
 
 
 def _buckets(
-    buffer: Flat, times: tuple[Affine, ...], codec: str, members: int
+    buffer: Flat, times: tuple[Affine, ...], compress: str, members: int
 ) -> tuple[Bucket, ...]:
-    """What is no gradient travels in the last one, and is not compressed then."""
     pieces = np.cumsum(cut_backward(times, 1, buffer.whole_after))
-    last = len(buffer.buckets) - 1
     made = []
-    for number, length in enumerate(buffer.buckets):
+    for number, summed in enumerate(of_step(buffer, compress)):
         early = number < len(buffer.whole_after) and pieces[-1] > 0
         whole_at = float(pieces[number] / pieces[-1]) if early else 1.0
-        made.append(Bucket.of(length, codec if number < last else "none", members, whole_at))
+        made.append(Bucket.of(summed, members, whole_at))
     return tuple(made)
 
 

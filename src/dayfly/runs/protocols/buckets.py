@@ -33,8 +33,8 @@ class Buckets(Closing):
         self._exchange = exchange
         names = operations(len(exchange.buffers), number)
         self.sums = tuple(
-            LoggedSum(engine, name, buffer)
-            for name, buffer in zip(names, exchange.buffers, strict=True)
+            LoggedSum(engine, *each)
+            for each in zip(names, exchange.buffers, exchange.packings, strict=True)
         )
         self._pool = (
             ThreadPoolExecutor(engine.at_once, thread_name_prefix="dayfly-buckets")
@@ -98,9 +98,9 @@ class Buckets(Closing):
             self._reduce(number)
 
     def _reduce(self, number: int) -> None:
-        terms_P, codec = self._exchange.terms(number), self._exchange.codecs[number]
-        operation, stored = self.sums[number].operation, self._stored[number]
-        self._engine.all_reduce(terms_P, self._step, operation, stored, codec)
+        one, stored = self.sums[number], self._stored[number]
+        terms_P = self._exchange.terms(number)
+        self._engine.all_reduce(terms_P, self._step, one.operation, stored, one.packing)
 
     def close(self) -> None:
         """End the threads."""

@@ -24,7 +24,6 @@ from typing import Any
 
 from dayfly.life import checkpoints
 from dayfly.runs.protocols.base import WorkerContext
-from dayfly.specs.compression import compression
 from dayfly.specs.outer import OF_JOB, Outer
 from dayfly.specs.streaming import Streaming
 from dayfly.training.outer import joined, outer_optimizer
@@ -69,6 +68,20 @@ def streamed(outer: Outer | None) -> Any:
     return None if outer is None or outer.streaming is None else asdict(outer.streaming)
 
 
+def waiting_in(tree: Any, streaming: Streaming) -> list[tuple[int, int, int]]:
+    """Returns the exchanges whose sums wait in a run checkpoint.
+
+    Earlier versions had one more than fragments where these are compressed: what belongs to none,
+    which was taken with the last one and is applied with it.
+
+    Args:
+        tree: of the checkpoint's replica.
+        streaming: by which it was written.
+    """
+    every = tree.get(WAITING) or []
+    return [(n, first, due) for n, first, due in every if n < streaming.fragments]
+
+
 def settled(
     here: WorkerContext, tree: Any, tensors: Tensors, own: Tensors
 ) -> tuple[Any, Tensors, Tensors]:
@@ -83,7 +96,7 @@ def settled(
     Raises:
         CheckpointError: it does not say how they are streamed.
     """
-    if not (waiting := tree.get(WAITING)):
+    if not tree.get(WAITING):
         return tree, tensors, own
     if STREAMED not in tree:
         raise checkpoints.CheckpointError(
@@ -92,15 +105,11 @@ def settled(
             "them or --sync at the next checkpoint"
         )
     job, replica, streaming = here.job, here.replica, Streaming(**tree[STREAMED])
+    waiting = waiting_in(tree, streaming)
     replica.load_state(*joined(tree, tensors, own))
     outer = Outer() if job.outer_optimizer is None else Outer(name=OF_JOB)
-    sums = StreamedGradients(
-        replica,
-        0,
-        outer_optimizer(outer, job, replica.model),
-        streaming=streaming,
-        apart=compression(here.task.compress).codec is not None,
-    )
+    optimizer = outer_optimizer(outer, job, replica.model)
+    sums = StreamedGradients(replica, 0, optimizer, streaming=streaming)
     sums.load_shared(tree[OUTER], tensors)
     sums.begin_from(own, tensors, [number for number, _, _ in waiting])
     for number, first, due in waiting:

@@ -135,10 +135,9 @@ class Hap(Bsp):
         here, taken = self.worker, self._taken.pop(0)
         if self._sums is not None:
             with here.slices.lent():
-                for one, codec in zip(
-                    self._phase.buckets.sums, self._phase.exchange.codecs, strict=True
-                ):
-                    self._sums.all_reduce(one.like_P, taken.step, one.operation, codec=codec)
+                for one in self._phase.buckets.sums:
+                    at = taken.step, one.operation
+                    self._sums.all_reduce(one.like_P, *at, packing=one.packing)
         here.faults.at(step, "reduced")
         with here.spans.during("apply"):
             loss, wishes = self._phase.steps.apply()

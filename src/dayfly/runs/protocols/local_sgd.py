@@ -25,11 +25,6 @@ from dayfly.training.order import Rounds
 from dayfly.training.replica import Replica, Wishes
 from dayfly.training.state import Tensors
 
-#: Names of a round's sums: of all, or of what is compressed, and of what is not.
-_OPERATIONS = ("avg", "rest")
-#: The point of a fault in the first of them is the same as under bsp.
-_POINTS = ("grad", "rest")
-
 
 class LocalSgdRounds(WholeModel):
     """Rounds of replicas that train by themselves. `step` is always a round's first step."""
@@ -49,8 +44,8 @@ class LocalSgdRounds(WholeModel):
         )
         parts = self._steps.round_sum.parts
         self._sums = [
-            LoggedSum(worker.engine, name, buffer, codec)
-            for name, (buffer, codec) in zip(self._names(len(parts)), parts, strict=True)
+            LoggedSum(worker.engine, name, buffer, packing)
+            for name, (buffer, packing) in zip(self._names(len(parts)), parts, strict=True)
         ]
         self._own = worker.store.below(f"{PRIVATE}/worker-{task.rank}")
         self._kept_at = time.monotonic()
@@ -63,7 +58,7 @@ class LocalSgdRounds(WholeModel):
     @staticmethod
     def _names(sums: int) -> Sequence[str]:
         """Names of a round's sums, in keys."""
-        return _OPERATIONS[:sums]
+        return ["avg"]
 
     def _begin_at(self, tree: Any, tensors: Tensors) -> None:
         """Become the replica of a run checkpoint."""
@@ -121,8 +116,7 @@ class LocalSgdRounds(WholeModel):
         averaging = time.monotonic()
         try:
             with here.slices.lent():
-                for point, one, some in zip(_POINTS, self._sums, stored, strict=False):
-                    here.fault_points.operation = point
+                for one, some in zip(self._sums, stored, strict=True):
                     one.take(step, some)
         except HandOver:
             if not computed:

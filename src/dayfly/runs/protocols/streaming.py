@@ -33,9 +33,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from dayfly.runs.protocols.base import WorkerContext
-from dayfly.runs.protocols.handing_on import STREAMED, WAITING
+from dayfly.runs.protocols.handing_on import STREAMED, WAITING, waiting_in
 from dayfly.runs.protocols.outer import OuterRounds
-from dayfly.specs.compression import compression
 from dayfly.specs.outer import Outer
 from dayfly.specs.streaming import Streaming
 from dayfly.training.evaluation import HeldOut, Measures
@@ -106,9 +105,7 @@ class StreamingRounds(OuterRounds):
         )
 
     def _summing(self, outer: Outer) -> Callable[..., OuterGradients]:
-        apart = compression(self.worker.task.compress).codec is not None
-        streaming = outer.streaming or Streaming()
-        return partial(StreamedGradients, streaming=streaming, apart=apart)
+        return partial(StreamedGradients, streaming=outer.streaming or Streaming())
 
     @staticmethod
     def _names(sums: int) -> Sequence[str]:
@@ -128,7 +125,7 @@ class StreamingRounds(OuterRounds):
     def _begin_from(self, own: Tensors, tree: Any, tensors: Tensors) -> None:
         self._flights = [
             _Flight(number=number, first=first, due=due, told=True)
-            for number, first, due in tree.get(WAITING, [])
+            for number, first, due in waiting_in(tree, self._streaming)
         ]
         self._outer.begin_from(own, tensors, [one.number for one in self._flights])
 
@@ -163,23 +160,17 @@ class StreamingRounds(OuterRounds):
         """Apply what is due after a step of the round that began with `first`, and take what is."""
         here, steps = self.worker, self.worker.rounds.steps(first)
         self._apply(step, [one for one in self._flights if one.due <= step])
-        for number in self._taken_after(step, steps):
+        for number in self._streaming.taken(step - first + 1, len(steps)):
             # Of a short round it may still be under way.
             self._apply(step, [one for one in self._flights if one.number == number])
             here.faults.at(step, "computed")
-            if number < self._streaming.fragments:
-                self._outer.take_fragment(number, self._steps.weight(first))
+            share = self._steps.weight(first)
+            self._outer.take_fragment(number, share)
             if number == self._outer.last:
-                share, measured = self._steps.weight(first), self._steps.numbers
-                self._outer.take_rest(share, measured, here.wishes())
+                self._outer.take_rest(share, self._steps.numbers, here.wishes())
             self._begin(number, first, step)
         ends = here.epochs.ends_epoch(step)
         self._apply(step, [one for one in self._flights if ends or one.due <= step])
-
-    def _taken_after(self, step: int, steps: range) -> range:
-        """The exchanges that are taken after a step of a round; the rest is with the last one."""
-        taken = self._streaming.taken(step - steps.start + 1, len(steps))
-        return range(taken.start, len(self._sums)) if step == steps[-1] else taken
 
     def _begin(self, number: int, first: int, step: int) -> None:
         """Begin the exchange that was taken."""
@@ -197,7 +188,7 @@ class StreamingRounds(OuterRounds):
         """Sum an exchange; in a thread of its own."""
         here, one = self.worker, self._sums[number]
         watch = partial(here.fault_points.of, first, one.operation)
-        here.engine.all_reduce(one.like_P, first, one.operation, stored, one.codec, observe=watch)
+        here.engine.all_reduce(one.like_P, first, one.operation, stored, one.packing, observe=watch)
 
     def _apply(self, step: int, due: Sequence[_Flight]) -> None:
         """Apply exchanges, in the order in which they were taken, after a step."""

@@ -15,17 +15,19 @@ from dayfly.training.flat import FlatBuffer
 from dayfly.training.state import Tensors
 from dayfly.wire.buffers import Buffer
 from dayfly.wire.codec import CODECS, Codec
+from dayfly.wire.packing import Packing
 from dayfly.wire.schedule import Kind, Schedule, Span
 
 
 class Exchange:
     """The all-reduces of a step, in their order.
 
-    With a codec, the last bucket, which holds no gradients, travels as it is: see `flat`.
+    With a codec, the last bucket of the flat buffer, which holds no gradients, is the tail of the
+    one before: it travels in the same messages, as it is.
 
     Attributes:
-        buffers: what each of them sums, flat tensors.
-        codecs: their form on the wire.
+        buffers: what each of them sums, flat tensors; of compressed ones the gradients.
+        packings: how they travel.
         chains: of each bucket, the buffers that are summed one after another once it is whole.
         early: how many chains, from the first on, may begin during the backward pass, as the flat
             buffer announces their buckets; the others begin one after another, after it.
@@ -38,7 +40,11 @@ class Exchange:
     def __init__(self, flat: FlatBuffer, codec: Codec | None = None) -> None:
         self.flat = flat
         self.buffers = tuple(flat.data[span.start : span.stop] for span in flat.buckets)
-        self.codecs: tuple[Codec | None, ...] = (*(codec for _ in flat.buckets[1:]), None)
+        self.packings: tuple[Packing | None, ...] = (None,) * len(self.buffers)
+        if codec is not None:
+            *self.buffers, tail = self.buffers
+            early = [Packing(codec)] * (len(self.buffers) - 1)
+            self.packings = (*early, Packing(codec, tail))
         self.chains: tuple[tuple[int, ...], ...] = tuple((n,) for n in range(len(self.buffers)))
         self.early = len(self.chains) - 1
 
@@ -113,8 +119,6 @@ class WithResidual(Exchange, ABC):
         """
 
     def contribute(self, number: int) -> None:
-        if self.codecs[number] is None:
-            return
         bucket = self.flat.buckets[number]
         residual = self.residual_G[bucket.start : bucket.stop]
         # If no worker reaches a parameter in this step, what is sent for it is left alone.

@@ -103,7 +103,7 @@ class PowerSgd(Exchange):
         self.buffers = tuple(buffer for group in groups for buffer in group.buffers)
         numbers = iter(range(len(self.buffers)))
         self.chains = tuple(tuple(next(numbers) for _ in group.buffers) for group in groups)
-        self.codecs = (None,) * len(self.buffers)
+        self.packings = (None,) * len(self.buffers)
         self.early = len(self.chains) - 1
 
     def contribute(self, number: int) -> None:

@@ -77,7 +77,7 @@ def _moments(
             member=member,
             members=n + how.server,
             itemsize=one.itemsize,
-            travelling=one.travelling,
+            travelling=lambda span, total: one.travelling(len(span), total),
             in_flight=width(link.up.in_flight, link.up.chunk_bytes, one.itemsize * largest),
         )
         ranks.append(

@@ -199,7 +199,7 @@ def _sizes(
         if stream.travelling is not None:
             part = slice(first[number], first[number] + len(stream.plan.lengths))
             plan = stream.plan
-            nbytes[part] = list(map(stream.travelling, plan.lengths, plan.totals))
+            nbytes[part] = list(map(stream.travelling, plan.spans, plan.totals))
         if stream.works_s:
             work_s[first[number] + np.array(stream.plan.works)] = stream.works_s
     ways = [way for rank in ranks for way in (rank.up, rank.down)]
