@@ -39,12 +39,13 @@ class Exchange:
 
     def __init__(self, flat: FlatBuffer, codec: Codec | None = None) -> None:
         self.flat = flat
-        self.buffers = tuple(flat.data[span.start : span.stop] for span in flat.buckets)
-        self.packings: tuple[Packing | None, ...] = (None,) * len(self.buffers)
+        whole = [flat.data[span.start : span.stop] for span in flat.buckets]
+        packings: list[Packing | None] = [None] * len(whole)
         if codec is not None:
-            *self.buffers, tail = self.buffers
-            early = [Packing(codec)] * (len(self.buffers) - 1)
-            self.packings = (*early, Packing(codec, tail))
+            *whole, tail = whole
+            packings = [*(Packing(codec) for _ in whole[1:]), Packing(codec, tail)]
+        self.buffers = tuple(whole)
+        self.packings = tuple(packings)
         self.chains: tuple[tuple[int, ...], ...] = tuple((n,) for n in range(len(self.buffers)))
         self.early = len(self.chains) - 1
 
