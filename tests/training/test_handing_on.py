@@ -14,7 +14,15 @@ from dayfly.job import Job
 from dayfly.life import checkpoints
 from dayfly.life.checkpoints import CheckpointError, Writer, share_of
 from dayfly.runs.keeping import told_of
-from dayfly.runs.protocols.handing_on import OUTER, STREAMED, WAITING, alike, settled, streamed
+from dayfly.runs.protocols.handing_on import (
+    OUTER,
+    STREAMED,
+    WAITING,
+    alike,
+    settled,
+    streamed,
+    waiting_in,
+)
 from dayfly.specs.outer import Outer
 from dayfly.specs.streaming import Streaming
 from dayfly.training.outer import OuterGradients, hyperparameters, outer_optimizer, parted
@@ -46,6 +54,14 @@ def trains(replica: Replica) -> None:
     replica.step()
     for _, buffer in replica.model.named_buffers():
         buffer.add_(1)
+
+
+def test_what_earlier_versions_summed_apart_waits_with_the_last_fragment() -> None:
+    """Of compressed fragments 0 and 1, they had losses, wishes and buffers as exchange 2."""
+    assert HOW.streaming is not None
+    tree = {WAITING: [[1, 4, 10], [2, 4, 10]]}
+    assert waiting_in(tree, HOW.streaming) == [(1, 4, 10)]
+    assert waiting_in({}, HOW.streaming) == []
 
 
 def test_sums_that_wait_are_applied_as_at_an_epochs_end() -> None:

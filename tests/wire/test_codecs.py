@@ -21,6 +21,7 @@ from dayfly.wire.collectives.conformance_world import (
     sum_in_order,
     world,
 )
+from dayfly.wire.packing import Packing
 from dayfly.wire.schedule import Span
 
 EVERY = pytest.mark.parametrize("codec", [make() for make in CODECS.values()], ids=CODECS)
@@ -147,7 +148,7 @@ def all_reduce(here: World, inputs: list[torch.Tensor], codec: Codec) -> list[to
     buffers = [one.clone() for one in inputs]
     with ThreadPoolExecutor(here.size) as pool:
         calls = [
-            pool.submit(engine.all_reduce, buffer, here.step, "grad", None, codec)
+            pool.submit(engine.all_reduce, buffer, here.step, "grad", None, Packing(codec))
             for engine, buffer in zip(here.engines, buffers, strict=True)
         ]
         for call in calls:
@@ -185,7 +186,7 @@ def test_every_rank_holds_the_same_bits(name: str, size: int, codec: Codec) -> N
         assert all(same_bits(first, other) for other in others)
         stored = here.engines[0].stored_sums(inputs[0], here.step, "grad")
         again = inputs[1].clone()
-        here.engines[1].all_reduce(again, here.step, "grad", stored, codec)
+        here.engines[1].all_reduce(again, here.step, "grad", stored, Packing(codec))
         assert same_bits(again, first), "who starts again reads the same"
     # int4 rounds contributions, and then their sum, by a fourteenth of a block's greatest.
     fine = 7 if codec.form(256) == CODECS["int4"]().form(256) else 100

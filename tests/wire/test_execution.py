@@ -16,6 +16,7 @@ from dayfly.wire.collectives.conformance_world import LinkedChannel as Distant
 from dayfly.wire.execution import Execution
 from dayfly.wire.keys import EVERYONE, Key
 from dayfly.wire.message import Header, as_bytes
+from dayfly.wire.packing import Packing
 from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span
 from tests.wire.rank_0 import engine, four, play_rank_1
 
@@ -144,7 +145,7 @@ def test_what_is_sent_is_what_all_ranks_have(slow: Slow) -> None:
     codec = Halves()
     buffer = torch.tensor([1025.0, 2.0, 3.0, 4.0])
     with engine(slow) as rank_0:
-        rank_0.all_reduce(buffer, 0, "grad", codec=codec)
+        rank_0.all_reduce(buffer, 0, "grad", packing=Packing(codec))
     assert buffer.tolist() == [2048, 3, 6, 8]
     assert codec.encoded == [(Span(2, 4), False), (Span(0, 2), True)]
 

@@ -1,8 +1,8 @@
 """What workers sum at once, and how many bytes of it travel.
 
-bsp         |    bucket 0    |    bucket 1    | moves, flags, loss, wishes |
-a round     |          what is compressed     | moves, losses, wishes      |
-            |  by the codec  |  by the codec, and behind it the tail as it is, in one message |
+a step    | bucket 0 | bucket 1 | moves of buffers, flags, loss, wishes |
+a round   |     parameters      | moves of buffers, losses, wishes      |
+          |    by the codec     | the tail of the last one, as it is    |
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def of_step(buffer: Flat, compress: str) -> tuple[Summed, ...]:
     """Returns what a step of bsp sums, a bucket each, in the order in which they go out.
 
     Args:
-        buffer: of the worker; its tail is beside the last bucket.
+        buffer: of the worker; without a tail, nothing of it is compressed.
         compress: as `--compress`.
     """
     *early, last = buffer.buckets
@@ -90,7 +90,7 @@ def of_step(buffer: Flat, compress: str) -> tuple[Summed, ...]:
 
 def of_round(profile: Profile, exchange: ExchangeDescription, steps: int, compress: str) -> Summed:
     """Returns what a round of so many steps sums: parts, flags of optimizers' states, losses, and
-    two wishes. With a codec, all that is no parameter's is the tail.
+    two wishes. If it is compressed, all but parameters is the tail.
 
     Args:
         profile: of the job.
