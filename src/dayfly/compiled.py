@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
@@ -32,10 +32,12 @@ class Loops:
             one are called from outside.
         signatures: types of the arguments of those, by name, in the order in which they are
             compiled; it is called with numba.
+        options: further ones of `numba.njit`, for all of them.
     """
 
     modules: tuple[str, ...]
     signatures: Callable[[Any], Mapping[str, tuple[Any, ...]]]
+    options: Mapping[str, bool] = field(default_factory=dict)
 
     def load(self) -> dict[str, Any]:
         """Returns the functions, read from the cache, or else compiled.
@@ -74,10 +76,11 @@ class Loops:
         return key in cached._cache_file._load_index()
 
     def _loop(self, numba: Any, function: Any) -> Any:
-        """It, not compiled yet; what is in the cache holds as long as no file changes."""
-        loop = numba.njit(cache=True, nogil=True)(function)
+        """It, not compiled yet; what is in the cache holds while files and options do."""
+        loop = numba.njit(cache=True, nogil=True, **self.options)(function)
         files = [Path(str(import_module(name).__file__)).stat() for name in self.modules]
-        loop._cache._cache_file._source_stamp = [(one.st_mtime, one.st_size) for one in files]
+        stamp = [(one.st_mtime, one.st_size) for one in files]
+        loop._cache._cache_file._source_stamp = [*stamp, *self.options.items()]
         return loop
 
     def _own(self, numba: Any) -> dict[str, Any]:
@@ -97,7 +100,8 @@ class Loops:
                 for key, one in names.items()
                 if isinstance(one, FunctionType) and one.__globals__ is names
             }
-        compiled = {key: numba.njit(nogil=True)(one) for key, one in functions.items()}
+        jit = numba.njit(nogil=True, **self.options)
+        compiled = {key: jit(one) for key, one in functions.items()}
         for names in every:
             names.update(compiled)
         return functions

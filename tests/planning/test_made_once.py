@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -16,10 +17,10 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, Cost, Phase, plain_link
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.collectives.virtual_cost import cost_of
-from dayfly.wire.pipelines.orders import ORDERS
-from dayfly.wire.pipelines.step import Layout
+from dayfly.wire.pipelines.orders import ORDERS, forward_only, in_waves
+from dayfly.wire.pipelines.step import Layout, StageRank
 from dayfly.wire.schedule import CompiledSchedule, Kind, Work
-from dayfly.wire.streams import Direction, Rank, Stream
+from dayfly.wire.streams import Direction, Live, MessageId, Rank, Stream
 from tests.planning.by_hand import layer, profile, size
 
 AT_ONCE = Direction(occupied_s=lambda nbytes: 0.0)
@@ -70,6 +71,27 @@ def test_replicas_of_one_pace_have_the_same_passes(jitter: float, kinds: int) ->
     assert len({one.name for one in passages}) == 3
 
 
+def test_stages_between_the_first_and_the_last_have_one_plan() -> None:
+    """Where their boundaries are alike; each talks to its own neighbours."""
+    made = profile([layer(name, 100, passed=40.0) for name in "abcde"], size(5))
+    c = Configuration(
+        workers=5, cut=(1, 2, 3, 4), memory_mib=(1024,), micro_batches=2, batch_size=4
+    )
+    passages = [rank.streams[0] for rank in staged.ranks(made, c, ChannelModel.of(made), 4)]
+    assert len({id(one.plan) for one in passages}) == 3
+    assert passages[1].plan is passages[2].plan is passages[3].plan
+    named: list[set[MessageId]] = [
+        {
+            Live(rank, rank, one, stepping()).message(op.name)
+            for op in one.plan.schedule
+            if op.name is not None
+        }
+        for rank, one in enumerate(passages)
+    ]
+    assert [len(mine & its) for mine, its in pairwise(named)] == [4, 4, 4, 4]
+    assert len(set.union(*named)) == 16  # two micro-batches there and back over four boundaries
+
+
 def test_who_asks_about_one_run_gets_the_same_workers() -> None:
     made = profile([layer("a", 100), layer("b", 100)], size(2))
     c = Configuration(workers=2, cut=(1,), memory_mib=(1024,), batch_size=4)
@@ -98,8 +120,9 @@ def test_passages_are_the_schedules_of_their_steps(
                 for other in (replicas[stage - 1], replicas[min(stage + 1, 2)])
             ]
             before, behind = sides[0] if stage else (), sides[1] if stage < 2 else ()
+            passes = in_waves(ORDERS.get(order or "", forward_only), stage, 3, waves)
             plan, pieces = passage_plan(
-                layout, (stage, replica), order, waves, before, behind, 20, early
+                layout, StageRank(stage, replica), passes, before, behind, 20, early
             )
             whole = CompiledSchedule(plan.schedule)
             for name in (

@@ -16,8 +16,8 @@ from dayfly.wire.loop import compiled, events
 from dayfly.wire.loop.flattened import flattened, moments
 from dayfly.wire.loop.records import RECORDS, State
 from dayfly.wire.processor import SharedProcessor
-from dayfly.wire.schedule import CompiledSchedule, Kind, Op, Schedule, Span, Work
-from dayfly.wire.streams import Direction, HostLink, Rank, ServingThread, Shared, Stream
+from dayfly.wire.schedule import CompiledSchedule, Kind, Name, Op, Schedule, Span, Work
+from dayfly.wire.streams import ALONE, Direction, HostLink, Rank, ServingThread, Shared, Stream
 
 _SUMS = ("scatter-reduce", "all-reduce", "pipelined", "ring", "overlapped")
 
@@ -129,6 +129,27 @@ def test_the_loop_finds_the_same_moments(seed: int) -> None:
     records = {name: getattr(state, name).view(np.recarray) for name in RECORDS}
     left = events.run_events(state._replace(**records))
     assert same(left, state, ranks, shared)
+
+
+def test_one_plan_with_neighbours_of_its_own() -> None:
+    """Ranks that pass something on have one plan, whose names are shifted by their number."""
+    passed = Op(Kind.GET, Span(0, 9), name=Name("on", -1, 0))
+    work = Op(Kind.COMPUTE, Span(0, 0), work=Work("pass", 0), after=(0,))
+    on = Op(Kind.PUT, Span(0, 9), name=Name("on", 0, 1))
+    first = CompiledSchedule(Schedule((on,)))
+    others = CompiledSchedule(Schedule((passed, work, replace(on, after=(1,)))))
+    plans = [first, others, others, others]
+    way = Direction(occupied_s=float)
+    streams = [
+        Stream(plan=plan, name="a", member=rank, members=4, itemsize=1, shift=rank)
+        for rank, plan in enumerate(plans)
+    ]
+    ranks = [Rank(streams=[one], up=way, down=way) for one in streams]
+    state = flattened(ranks, ALONE)
+    records = {name: getattr(state, name).view(np.recarray) for name in RECORDS}
+    assert same(events.run_events(state._replace(**records)), state, ranks, ALONE)
+    ((last,),) = simulation.run(ranks)[3:]
+    assert last.done_s[0] == 6 * 9.0
 
 
 @pytest.mark.slow

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
-from dayfly.wire.pipelines.orders import BACKWARD, ORDERS, MakeOrder, forward_only, in_waves
+from dayfly.wire.pipelines.columns import StepColumns
+from dayfly.wire.pipelines.orders import BACKWARD
 from dayfly.wire.pipelines.step import (
     Layout,
     PipelineStep,
     StageBoundary,
     StageRank,
-    StepRow,
-    schedule_of,
 )
 from dayfly.wire.schedule import CompiledSchedule, Kind, Schedule, Work, lane_numbers
 
@@ -32,35 +31,34 @@ class PassagePlan(CompiledSchedule):
         each_work: of `works`.
     """
 
-    def __init__(self, rows: Sequence[StepRow]) -> None:
-        self._rows = rows
-        self.kinds = tuple([row.kind for row in rows])
+    def __init__(self, columns: StepColumns) -> None:
+        self._columns = columns
+        self.kinds = tuple(columns.kinds)
         self.numbers = lane_numbers(self.kinds)
-        self.lengths = tuple([row.length for row in rows])
+        self.lengths = tuple(columns.lengths)
         self.largest = max(self.lengths, default=0)
         compute = Kind.COMPUTE
         self.works = tuple([at for at, kind in enumerate(self.kinds) if kind is compute])
-        self.each_work = tuple([row.work for row in rows if row.work is not None])
-        self.after = tuple([row.after for row in rows])
-        self.adds = (0,) * len(rows)
+        self.each_work = tuple(columns.works)
+        self.after = tuple(columns.after)
+        self.adds = (0,) * len(self.kinds)
 
     @cached_property
     def schedule(self) -> Schedule:  # type: ignore[override]
         """The operations, for who goes through them one by one."""
-        return schedule_of(self._rows)
+        return self._columns.schedule()
 
-    @cached_property
-    def names(self) -> tuple[tuple[str, int, int] | None, ...]:
+    @property
+    def names(self) -> tuple[tuple[str, int, int] | None, ...]:  # type: ignore[override]
         """As of `CompiledSchedule`."""
-        return tuple([row.name for row in self._rows])
+        return tuple(self._columns.names)
 
 
 @lru_cache(maxsize=2048)
 def passage_plan(
     layout: Layout,
-    own: tuple[int, int],
-    order: str | None,
-    waves: tuple[tuple[int, ...], ...],
+    own: StageRank,
+    order: tuple[Work, ...],
     before: tuple[Boundary, ...],
     behind: tuple[Boundary, ...],
     chunk_bytes: int,
@@ -70,20 +68,19 @@ def passage_plan(
 
     `early` pieces of the last backward pass stand before it, each an operation of its own.
     """
-    make: MakeOrder = forward_only if order is None else ORDERS[order]
     step = PipelineStep(
         layout=layout,
-        stage_rank=StageRank(*own),
-        order=in_waves(make, own[0], layout.stages, waves),
+        stage_rank=own,
+        order=order,
         before=_boundaries(before),
         behind=_boundaries(behind),
         chunk_bytes=chunk_bytes,
     )
-    rows = step.rows()
-    if not early:
-        return PassagePlan(rows), ()
-    last = [number for wave in waves for number in wave][-1]
-    return _in_pieces(rows, Work(BACKWARD, last), early)
+    columns, pieces = step.columns(), range(0)
+    if early:
+        last = [work for work in order if work.what == BACKWARD][-1]
+        pieces = _in_pieces(columns, last, early)
+    return PassagePlan(columns), tuple(pieces)
 
 
 def _boundaries(each: Sequence[Boundary]) -> dict[int, StageBoundary]:
@@ -93,20 +90,19 @@ def _boundaries(each: Sequence[Boundary]) -> dict[int, StageBoundary]:
     }
 
 
-def _in_pieces(
-    rows: Sequence[StepRow], work: Work, early: int
-) -> tuple[PassagePlan, tuple[int, ...]]:
-    """The schedule with so many operations more before a pass: pieces of it."""
-    at = next(number for number, row in enumerate(rows) if row.work == work)
-    whole = rows[at]
-    pieces = []
-    for number in range(early):
-        after = whole.after if not number else (at + number - 1,)
-        pieces.append(whole._replace(work=Work(PIECE, number), after=after))
-    rest = whole._replace(after=(at + early - 1,))
-    moved = [
-        row._replace(after=tuple([one + early if one >= at else one for one in row.after]))
-        for row in rows[at + 1 :]
+def _in_pieces(columns: StepColumns, work: Work, early: int) -> range:
+    """Puts so many operations before a pass, which are pieces of it; returns their positions."""
+    number = columns.works.index(work)
+    computing = [at for at, kind in enumerate(columns.kinds) if kind is Kind.COMPUTE]
+    at = computing[number]
+    columns.works[number:number] = [Work(PIECE, piece) for piece in range(early)]
+    columns.kinds[at:at] = [Kind.COMPUTE] * early
+    columns.starts[at:at] = columns.lengths[at:at] = [0] * early
+    columns.names[at:at] = [None] * early
+    behind = [
+        tuple([one + early if one >= at else one for one in after])
+        for after in columns.after[at + 1 :]
     ]
-    plan = PassagePlan([*rows[:at], *pieces, rest, *moved])
-    return plan, tuple(range(at, at + early))
+    pieces = range(at, at + early)
+    columns.after[at + 1 :] = [*((piece,) for piece in pieces), *behind]
+    return pieces

@@ -41,7 +41,14 @@ from dayfly.planning.summed import Summed
 from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.leaves import leaves_of
 from dayfly.wire.pipelines.flow import Passing
-from dayfly.wire.pipelines.orders import BACKWARD, FORWARD
+from dayfly.wire.pipelines.orders import (
+    BACKWARD,
+    FORWARD,
+    ORDERS,
+    MakeOrder,
+    forward_only,
+    in_waves,
+)
 from dayfly.wire.pipelines.step import Layout, StageRank
 from dayfly.wire.schedule import Work
 from dayfly.wire.streams import Rank, Stream
@@ -49,6 +56,8 @@ from dayfly.wire.streams import Rank, Stream
 #: Where nobody measured what a stage's messages take, each is taken to wake its lanes as those of a
 #: sum of two do, of which each has so many.
 _MESSAGES = 4
+#: A first stage, one between stages, and a last one.
+_OF_THREE = Layout(3, 1)
 #: Elements of the tail: the loss and two wishes, float64.
 TAIL, TAIL_BYTES = 3, 8
 
@@ -164,6 +173,9 @@ class StageWork:
         self._forward = size.forward[mine.start : mine.stop]
         self._backward = size.backward[mine.start : mine.stop]
         self._last = stage == c.stages - 1
+        # Where replicas are alone, all stages between the first and the last have one plan.
+        like = 2 if self._last else min(stage, 1)
+        self._shift = stage - like if c.layout.even else 0
         self._flat = flat(self._layers, tail=0)
         self._tensors = sum(len(elements(layer)) for layer in profile.layers)
         # What a step takes beside passes is the flat buffer's: it goes by its parameters.
@@ -249,6 +261,7 @@ class StageWork:
             name=(name, replica if self._layout.even else None),
             member=self._layout.rank(self._stage, replica),
             members=self._layout.world_size,
+            shift=self._shift,
             itemsize=1,
             message_s=self._message_s,
             works_s=passes.works_s,
@@ -296,13 +309,12 @@ class StageWork:
         behind = () if self._last else boundaries(cut[stage], passing.behind)
         several = self._replicas > 1 and bool(passing.micros)
         early = len(self._flat.whole_after) if learns and several else 0
-        alone = self._layout.even
-        layout = Layout(c.stages, 1) if alone else self._layout
-        own = (stage, 0 if alone else replica)
-        order = c.schedule if learns else None
-        return passage_plan(
-            layout, own, order, passing.waves, before, behind, self._chunk_bytes, early
-        )
+        make: MakeOrder = ORDERS[c.schedule] if learns else forward_only
+        order = in_waves(make, stage, c.stages, passing.waves)
+        layout, own = self._layout, StageRank(stage, replica)
+        if layout.even:
+            layout, own = _OF_THREE, StageRank(stage - self._shift, 0)
+        return passage_plan(layout, own, order, before, behind, self._chunk_bytes, early)
 
     def _seconds(
         self, works: Sequence[Work], micros: Sequence[MicroBatch], adding: float, *, learns: bool

@@ -181,7 +181,7 @@ def timed(
     until_s = 0.0
     if count == 1:
         workers = [took for rank, took in zip(ranks, moments, strict=True) if not rank.is_store]
-        until_s = max((s for took in workers for one in took for s in one.done_s), default=0.0)
+        until_s = max(map(_ended_s, workers), default=0.0)
     return steps_of(ranks[0].streams, moments[0], count, is_overhead, until_s)
 
 
@@ -202,8 +202,7 @@ def steps_of(
     each = len(streams) // count
     ends = [0.0]
     for step in range(count):
-        mine = moments[step * each : (step + 1) * each]
-        ends.append(max((s for one in mine for s in one.done_s), default=0.0))
+        ends.append(_ended_s(moments[step * each : (step + 1) * each]))
     first = first if count > 1 else 0
     began, ended, steps = ends[first], max(ends[count], until_s), count - first
     kinds = _intervals(streams[first * each :], moments[first * each :], each, is_overhead)
@@ -212,6 +211,10 @@ def steps_of(
         step_s=(ended - began) / steps,
         breakdown={what: seconds / steps for what, seconds in took.items()},
     )
+
+
+def _ended_s(moments: Sequence[Moments]) -> float:
+    return max((max(one.done_s, default=0.0) for one in moments), default=0.0)
 
 
 def _intervals(

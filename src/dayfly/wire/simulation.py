@@ -17,13 +17,25 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.loop import compiled
 from dayfly.wire.processor import Cores, SharedProcessor
 from dayfly.wire.schedule import Kind, Name, Op
-from dayfly.wire.streams import ALONE, COMPUTE, DOWN, UP, LaneRow, Line, Live, Moments, Rank, Shared
+from dayfly.wire.streams import (
+    ALONE,
+    COMPUTE,
+    DOWN,
+    UP,
+    LaneRow,
+    Line,
+    Live,
+    MessageId,
+    Moments,
+    Rank,
+    Shared,
+)
 
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.FETCH)
 
@@ -57,8 +69,8 @@ class _Run:
         self._cores = Cores(shared.cores, computing) if limited else None
         self._live: list[Live] = []
         self._lines = [(Line(UP, rank.up), Line(DOWN, rank.down)) for rank in ranks]
-        self._there: set[tuple[Hashable, Name, int | None]] = set()
-        self._waiting: dict[tuple[Hashable, Name], list[tuple[int, int]]] = defaultdict(list)
+        self._there: set[tuple[MessageId, int | None]] = set()
+        self._waiting: dict[MessageId, list[tuple[int, int]]] = defaultdict(list)
         self._events: list[tuple[float, int, int, int, int, float, Line | None]] = []
         self._pushed, self._now = 0, 0.0
         self._jobs: list[tuple[int, int]] = []  # what each is of, by number
@@ -186,8 +198,8 @@ class _Run:
         elif kind in _TRANSFERS:
             name = op.name
             assert name is not None, f"{op} has no message"
-            key = one.stream.name, name
-            if (*key, None) in self._there or (*key, one.stream.member) in self._there:
+            key = one.message(name)
+            if (key, None) in self._there or (key, one.stream.member) in self._there:
                 self._take(one, position)
             else:
                 self._waiting[key].append((one.number, position))
@@ -348,8 +360,8 @@ class _Run:
                 self._came(one, name, reader)
 
     def _came(self, one: Live, name: Name, reader: int | None) -> None:
-        key = one.stream.name, name
-        self._there.add((*key, reader))
+        key = one.message(name)
+        self._there.add((key, reader))
         waiting = self._waiting.pop(key, [])
         if reader is not None and waiting:
             others = [of for of in waiting if self._live[of[0]].stream.member != reader]

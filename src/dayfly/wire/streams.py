@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dayfly.elementwise import least, most
 from dayfly.wire.processor import SharedProcessor
-from dayfly.wire.schedule import CompiledSchedule, Lane, Span
+from dayfly.wire.schedule import CompiledSchedule, Lane, Name, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,8 @@ class Stream:
         name: of its messages; streams of several ranks with one name talk to each other; None:
             none.
         member, members: which of them this one is.
+        shift: is added to source and destination of its messages' names, so that ranks that do the
+            same, each with its own neighbours, have one plan.
         group: whether these are some of all ranks.
         itemsize: bytes of an element.
         travelling: bytes that travel for elements of a span, if not theirs, and whether of a sum.
@@ -59,6 +61,7 @@ class Stream:
     name: Hashable = None
     member: int = 0
     members: int = 1
+    shift: int = 0
     group: bool = False
     itemsize: int = 4
     travelling: Callable[[Span, bool], int] | None = None
@@ -218,6 +221,10 @@ class LaneRow:
             self.first += 1
 
 
+#: Name of a stream, phase, source and destination.
+MessageId = tuple[Hashable, str, int, int]
+
+
 class Live:
     """A stream that is run."""
 
@@ -258,6 +265,11 @@ class Live:
                 LaneRow(plan.lanes[Lane.DOWNLINK], stream.in_flight),
                 LaneRow(plan.lanes[Lane.COMPUTE], 1),
             )
+
+    def message(self, name: Name) -> MessageId:
+        """Of all messages, the one that the stream calls so."""
+        shift = self.stream.shift
+        return self.stream.name, name.phase, name.source + shift, name.destination + shift
 
 
 #: Of a message on a line: stream, position, seconds of a piece, and how many pieces.

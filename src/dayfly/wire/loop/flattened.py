@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dayfly.wire.keys import EVERYONE
 from dayfly.wire.loop.records import DOWN, MESSAGE, NONE, OP, POOL, RECORDS, UP, State
 from dayfly.wire.schedule import CompiledSchedule, Kind
 from dayfly.wire.streams import Moments, Rank, Shared, Stream
@@ -22,9 +23,11 @@ from dayfly.wire.streams import Moments, Rank, Shared, Stream
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Of a message's name as one number: parties are -3 and more.
-_PARTIES, _PARTY = 2**20, 8
+#: Of a message's name as one number: a source, and a phase. Parties are from -3 to 2^20.
+_SOURCE, _PHASE = 2**21, 2**42
 _PHASES: dict[str, int] = {}
+#: In place of a message's name.
+_NO_NAME = ("", NONE, NONE + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,24 +46,24 @@ class _Plan:
 
     @classmethod
     def of(cls, plan: CompiledSchedule) -> Self:
-        names, dependents, kinds = plan.names, plan.dependents, plan.kinds
-        table = np.zeros((len(_Table._fields), len(kinds)), dtype=np.int64)
+        table = np.zeros((len(_Table._fields), len(plan.numbers)), dtype=np.int64)
         one = _Table(*table)
         one.lane[:], one.length[:], one.unmet[:] = plan.numbers, plan.lengths, plan.waits_for
-        one.adds[:], one.everyone[:] = plan.adds, plan.totals
-        one.name[:] = [NONE if name is None else _number(*name) for name in names]
-        one.source[:] = [NONE if name is None else name[1] for name in names]
-        one.fetches[:] = [kind is Kind.FETCH for kind in kinds]
+        one.adds[:] = plan.adds
+        names = [_NO_NAME if name is None else name for name in plan.names]
+        if names:
+            phases, one.source[:], destinations = zip(*names, strict=True)
+            one.everyone[:] = np.equal(destinations, EVERYONE)
+            number = [_PHASES.setdefault(phase, len(_PHASES)) for phase in phases]
+            one.name[:] = _PHASE * np.array(number) + _SOURCE * one.source + np.array(destinations)
+        fetch = Kind.FETCH
+        one.fetches[:] = [kind is fetch for kind in plan.kinds]
         one.order[:] = np.argsort(one.lane, kind="stable")
-        one.later[:] = [*map(len, dependents)]
-        later = np.array([*chain.from_iterable(dependents)], dtype=np.int64)
+        awaited = np.fromiter(chain.from_iterable(plan.after), np.int64)
+        one.later[:] = np.bincount(awaited, minlength=len(names))
+        waiting = np.repeat(np.arange(len(names)), one.unmet)
+        later = waiting[np.argsort(awaited, kind="stable")]
         return cls(table, np.bincount(one.lane, minlength=3), later)
-
-
-def _number(phase: str, source: int, destination: int) -> int:
-    """Of a message's name."""
-    first = _PHASES.setdefault(phase, len(_PHASES)) * _PARTIES + source + _PARTY
-    return first * _PARTIES + destination + _PARTY
 
 
 _plan = lru_cache(maxsize=4096)(_Plan.of)
@@ -128,6 +131,9 @@ def flattened(ranks: Sequence[Rank], shared: Shared) -> State:
     rows = _rows(streams, plans, first, alone)
     lines, asked = _lines(ops, ranks, rank_of)
     processors, jobs = _processors(ops, ranks, rank_of, shared)
+    # Of an operation two effects may be to come, and a copy each reader.
+    to_come = len(lines) + len(processors) + len(streams) + 2 * len(ops)
+    to_come += int((ops["copies"] * (made["members"][of] - 1)).sum())
     run = np.zeros(1, dtype=RECORDS["run"])
     run["store"], run["has_thread"] = len(ranks), shared.store is not None
     run["has_rate"], run["readers"] = shared.store_bytes_per_s < math.inf, readers
@@ -147,6 +153,9 @@ def flattened(ranks: Sequence[Rank], shared: Shared) -> State:
         later=later,
         opens=opens,
         queue=np.where(alone[of], np.arange(len(ops)), table.order + first[of]),
+        events=np.zeros(to_come, dtype=RECORDS["events"]),
+        places=np.full(len(lines) + len(processors), NONE, dtype=np.int64),
+        todo=np.zeros(len(opens) + 2 * len(streams), dtype=np.int64),
         stirred=np.zeros(len(rows) + len(lines), dtype=np.int64),
         looked_at=np.zeros(len(rows) + len(lines), dtype=np.int64),
         run=run,
@@ -305,7 +314,8 @@ def _messages(
     """All messages, and how many readers one for each reader alone has, at most."""
     names: dict[Hashable, int] = {}
     of = np.array([names.setdefault(one.name, len(names)) for one in streams], dtype=np.int64)
-    called, number = np.unique(table.name, return_inverse=True)
+    shift = np.array([one.shift for one in streams], dtype=np.int64) * (_SOURCE + 1)
+    called, number = np.unique(table.name + shift[ops["stream"]], return_inverse=True)
     both, message = np.unique(of[ops["stream"]] * len(called) + number, return_inverse=True)
     ops["message"] = message
     made = np.zeros(len(both), dtype=MESSAGE)

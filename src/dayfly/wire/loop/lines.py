@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dayfly.wire.loop.processors import push
-from dayfly.wire.loop.records import CARRIED, Events, State
+from dayfly.wire.loop.agenda import push
+from dayfly.wire.loop.records import CARRIED, State
 
 _NEVER = math.inf
 
@@ -88,7 +88,6 @@ def _turns(s: State, line: int, begins_s: float, until_s: float) -> float:
     return ends_s
 
 
-def look_at(s: State, events: Events, line: int, at_s: float) -> None:
+def look_at(s: State, line: int, at_s: float) -> None:
     """Then, and not when it was to be looked at before."""
-    s.lines[line].alarm += 1
-    push(s, events, at_s, CARRIED, line, s.lines[line].alarm)
+    push(s, at_s, CARRIED, line, 0)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from typing import Any
 
 import numpy as np
 
-from dayfly.wire.loop.records import COMPUTED, DONE, Events, State
+from dayfly.wire.loop.agenda import push
+from dayfly.wire.loop.records import COMPUTED, DONE, State
 
 _NOTHING = 1e-9
 _NEVER = math.inf
 
 
-def push(s: State, events: Events, at: float, what: int, which: int, of: int) -> None:
-    """Something happens then."""
-    s.run[0].events += 1
-    heapq.heappush(events, (at, s.run[0].events, what, which, of))
-
-
-def job(s: State, events: Events, whose: int, cpu_s: float, where: int) -> None:
+def job(s: State, whose: int, cpu_s: float, where: int) -> None:
     """An operation's CPU work begins, or a stream's (NONE - stream)."""
     if s.processors[where].share == _NEVER:
-        push(s, events, s.run[0].now_s + cpu_s, DONE, whose, 0)
+        push(s, s.run[0].now_s + cpu_s, DONE, whose, 0)
         return
     _pass_time(s, where)
     at = s.processors[where].room + s.processors[where].jobs
@@ -31,7 +25,7 @@ def job(s: State, events: Events, whose: int, cpu_s: float, where: int) -> None:
     s.jobs[at].number, s.jobs[at].whose = s.run[0].jobs, whose
     s.run[0].jobs += 1
     s.processors[where].jobs += 1
-    look_again(s, events, where)
+    look_again(s, where)
 
 
 def take_job(s: State, where: int) -> int:
@@ -47,12 +41,11 @@ def take_job(s: State, where: int) -> int:
     return whose
 
 
-def look_again(s: State, events: Events, where: int) -> None:
+def look_again(s: State, where: int) -> None:
     """When it will have done a job."""
     at_s = _next_s(s, where)
     if at_s < _NEVER:
-        s.processors[where].look += 1
-        push(s, events, max(at_s, s.run[0].now_s), COMPUTED, where, s.processors[where].look)
+        push(s, max(at_s, s.run[0].now_s), COMPUTED, where, 0)
 
 
 def _first_job(s: State, where: int) -> int:

@@ -20,9 +20,6 @@ CARRIED, DONE, CAME, COMPUTED, STORES = 0, 1, 2, 3, 4
 #: In place of a number: there is none. A job of stream n, and not of an operation, is NONE - n.
 NONE = -1
 
-#: (moment, number, what happens, to what, which), in a heap.
-Events = list[tuple[float, int, int, int, int]]
-
 
 def _record(whole: str, seconds: str = "") -> np.dtype[Any]:
     fields: list[Any] = [(name, np.int64) for name in whole.split()]
@@ -51,17 +48,21 @@ POOL = _record("turns head tail")
 MESSAGE = _record("there waits waits_last")
 #: room: where its part of `State.asked` begins. was: what `Line.go_on` keeps. whole: no pieces.
 LINE = _record(
-    "busy alarm stirred carries rest asked was_carries was_rest was_asked room is_store whole",
+    "busy stirred carries rest asked was_carries was_rest was_asked room is_store whole",
     "latency_s last_s was_at_s",
 )
 ASKED = _record("op rest", "at_s")
-#: As `SharedProcessor`. room: where its part of `State.jobs` begins. look: the latest look at it.
-PROCESSOR = _record("jobs room look", "share period_s quota_s at_s had_s end_s left_s")
+#: As `SharedProcessor`. room: where its part of `State.jobs` begins.
+PROCESSOR = _record("jobs room", "share period_s quota_s at_s had_s end_s left_s")
 JOB = _record("number whose", "until_s")
-#: events, jobs: made so far. rows, lines: that are stirred. store: the processor of its thread.
-#: on_host: ranks of one; 0: they share none. readers: of a message, at most; 0: none is for one
-#: reader alone.
-RUN = _record("events jobs rows lines store has_thread has_rate on_host readers", "now_s")
+#: what: happens at this moment, to which; of: the reader of a message. number: as they were made.
+EVENT = _record("number what which of", "at_s")
+#: events, todo: of these arrays of `State`; pushed, jobs: made so far. rows, lines: that are
+#: stirred. store: the processor of its thread. on_host: ranks of one; 0: they share none. readers:
+#: of a message, at most; 0: none is for one reader alone.
+RUN = _record(
+    "events pushed jobs todo rows lines store has_thread has_rate on_host readers", "now_s"
+)
 
 
 class State(NamedTuple):
@@ -72,6 +73,9 @@ class State(NamedTuple):
         asked, before: of lines, now, and when they went on.
         later, opens, queue: operations that wait for an operation; streams that wait for an
             operation or a stream; operations of rows.
+        events, places: what is to happen, and where of it each line, and behind them each
+            processor, stands; see `agenda`.
+        todo: see `events`.
         stirred, looked_at: rows, and behind them lines.
         run: (1,).
     """
@@ -90,6 +94,9 @@ class State(NamedTuple):
     later: Any
     opens: Any
     queue: Any
+    events: Any
+    places: Any
+    todo: Any
     stirred: Any
     looked_at: Any
     run: Any
@@ -107,5 +114,6 @@ RECORDS: dict[str, Any] = {
     "before": ASKED,
     "processors": PROCESSOR,
     "jobs": JOB,
+    "events": EVENT,
     "run": RUN,
 }

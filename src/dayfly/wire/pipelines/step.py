@@ -37,10 +37,10 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
 
+from dayfly.wire.pipelines.columns import StepColumns, pieces_of
 from dayfly.wire.pipelines.orders import BACKWARD, FORWARD
-from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, Work, check_rank, chunks
+from dayfly.wire.schedule import Kind, Name, Schedule, Work, check_rank
 from dayfly.wire.shaping import Rates
 
 
@@ -183,41 +183,6 @@ def output_part(work: Work) -> int:
     return input_part(work) + 1
 
 
-class StepRow(NamedTuple):
-    """An operation of a step as a plain tuple: making an `Op` for each takes longer.
-
-    Attributes:
-        start, length: its span.
-        name: phase, source and destination of its message; None: it has none.
-        after: as of `Op`.
-    """
-
-    kind: Kind
-    start: int
-    length: int
-    name: tuple[str, int, int] | None
-    work: Work | None
-    after: tuple[int, ...]
-
-
-def schedule_of(rows: Iterable[StepRow]) -> Schedule:
-    """Returns these operations as a schedule."""
-    return Schedule(
-        tuple(
-            [
-                Op(
-                    kind,
-                    Span(start, start + length),
-                    None if name is None else Name(*name),
-                    after=after,
-                    work=work,
-                )
-                for kind, start, length, name, work, after in rows
-            ]
-        )
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep:
     """What one rank does in a step, and the messages that it reads and puts.
@@ -268,13 +233,13 @@ class PipelineStep:
             ahead: inputs that may come in, and outputs that may wait to be sent, beside those of
                 the pass that is computed; 0: nothing overlaps.
         """
-        return schedule_of(self.rows(stored, ahead=ahead))
+        return self.columns(stored, ahead=ahead).schedule()
 
-    def rows(self, stored: Set[Name] = frozenset(), *, ahead: int = 2) -> list[StepRow]:
-        """Returns the same operations as `schedule`, as rows, for the same arguments."""
+    def columns(self, stored: Set[Name] = frozenset(), *, ahead: int = 2) -> StepColumns:
+        """Returns the same operations as `schedule`, as columns, for the same arguments."""
         if ahead < 0:
             raise ValueError(f"{ahead} inputs ahead: 0 at least")
-        rows: list[StepRow] = []
+        found = StepColumns()
         own, parts, start = self._rank, self._parts(), 0
         starts: dict[int, int] = {}  # of each part of `Slots`, in their order
         for part in sorted(parts):
@@ -285,23 +250,20 @@ class PipelineStep:
         for number, work in enumerate(self.order):
             earlier = number - 1 - ahead
             room = (computed[earlier],) if earlier >= 0 else ()
-            phase, part, first = _phase(work), input_part(work), len(rows)
+            phase, part = _phase(work), input_part(work)
             size, other = parts[part]
-            begin = starts[part]
-            for name, at, length in _pieces(phase, size, self.chunk_bytes):
-                rows.append(StepRow(Kind.GET, begin + at, length, (name, other, own), None, room))
-            waits = (*range(first, len(rows)), *(sent[earlier] if earlier >= 0 else ()))
-            after = (len(rows),)
-            computed.append(len(rows))
-            rows.append(StepRow(Kind.COMPUTE, 0, 0, None, work, waits))
+            pieces = pieces_of(phase, size, self.chunk_bytes)
+            came = found.transfers(Kind.GET, (starts[part], other, own), pieces, room)
+            computed.append(found.compute(work, (*came, *(sent[earlier] if room else ()))))
             size, other = parts[part + 1]
-            begin, first = starts[part + 1], len(rows)
-            for name, at, length in _pieces(phase, size, self.chunk_bytes):
-                if not stored or Name(name, own, other) not in stored:
-                    put = StepRow(Kind.PUT, begin + at, length, (name, own, other), None, after)
-                    rows.append(put)
-            sent.append(range(first, len(rows)))
-        return rows
+            pieces = pieces_of(phase, size, self.chunk_bytes)
+            ends = own, other
+            if stored:
+                there = [one.phase for one in stored if (one.source, one.destination) == ends]
+                pieces = pieces.without(frozenset(there))
+            message = starts[part + 1], *ends
+            sent.append(found.transfers(Kind.PUT, message, pieces, (computed[-1],)))
+        return found
 
     def _parts(self) -> dict[int, tuple[int, int]]:
         """Of each part of `Slots` that is used: its bytes, and the rank on the other side."""
@@ -340,9 +302,9 @@ class PipelineStep:
         return self._named(Kind.PUT)
 
     def _named(self, kind: Kind) -> tuple[Name, ...]:
-        return tuple(
-            Name(*row.name) for row in self.rows() if row.kind is kind and row.name is not None
-        )
+        found = self.columns()
+        each = zip(found.kinds, found.names, strict=True)
+        return tuple(Name(*name) for one, name in each if one is kind and name is not None)
 
     @property
     def _rank(self) -> int:
@@ -363,11 +325,3 @@ def _of(boundaries: Mapping[int, StageBoundary], work: Work) -> StageBoundary:
 
 def _phase(work: Work) -> str:
     return f"{_LETTER[work.what]}{work.micro_batch}"
-
-
-@lru_cache(maxsize=4096)
-def _pieces(phase: str, size: int, chunk_bytes: int) -> tuple[tuple[str, int, int], ...]:
-    """The chunks of a message of so many bytes: the phase of each name, where it begins, its bytes;
-    none of no bytes."""
-    parts = chunks(Span(0, size), chunk_bytes) if size else ()
-    return tuple((f"{phase}-{chunk}", one.start, len(one)) for chunk, one in enumerate(parts))
