@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import repeat
 
 import pytest
 
 from dayfly.planning import staged
 from dayfly.planning.configuration import Configuration
-from dayfly.planning.passages import PIECE, passage_plan
+from dayfly.planning.passages import BETWEEN, FIRST, LAST, PIECE, passage_plan
 from dayfly.planning.profile import Affine
 from dayfly.planning.ranks import ChannelModel, chain
 from dayfly.planning.timing import repeated, timed
@@ -18,7 +18,6 @@ from dayfly.wire.collectives.cost import AllReduce, Cost, Phase, plain_link
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.orders import ORDERS, forward_only, in_waves
-from dayfly.wire.pipelines.step import Layout, StageRank
 from dayfly.wire.schedule import CompiledSchedule, Kind, Work
 from dayfly.wire.streams import Direction, Live, MessageId, Rank, Stream
 from tests.planning.by_hand import layer, profile, size
@@ -71,27 +70,6 @@ def test_replicas_of_one_pace_have_the_same_passes(jitter: float, kinds: int) ->
     assert len({one.name for one in passages}) == 3
 
 
-def test_stages_between_the_first_and_the_last_have_one_plan() -> None:
-    """Where their boundaries are alike; each talks to its own neighbours."""
-    made = profile([layer(name, 100, passed=40.0) for name in "abcde"], size(5))
-    c = Configuration(
-        workers=5, cut=(1, 2, 3, 4), memory_mib=(1024,), micro_batches=2, batch_size=4
-    )
-    passages = [rank.streams[0] for rank in staged.ranks(made, c, ChannelModel.of(made), 4)]
-    assert len({id(one.plan) for one in passages}) == 3
-    assert passages[1].plan is passages[2].plan is passages[3].plan
-    named: list[set[MessageId]] = [
-        {
-            Live(rank, rank, one, stepping()).message(op.name)
-            for op in one.plan.schedule
-            if op.name is not None
-        }
-        for rank, one in enumerate(passages)
-    ]
-    assert [len(mine & its) for mine, its in pairwise(named)] == [4, 4, 4, 4]
-    assert len(set.union(*named)) == 16  # two micro-batches there and back over four boundaries
-
-
 def test_who_asks_about_one_run_gets_the_same_workers() -> None:
     made = profile([layer("a", 100), layer("b", 100)], size(2))
     c = Configuration(workers=2, cut=(1,), memory_mib=(1024,), batch_size=4)
@@ -103,38 +81,65 @@ def test_who_asks_about_one_run_gets_the_same_workers() -> None:
 
 
 @pytest.mark.parametrize("order", [None, *ORDERS])
-@pytest.mark.parametrize("replicas", [(1, 1, 1), (1, 2, 1), (2, 1, 3)])
+@pytest.mark.parametrize("like", [FIRST, BETWEEN, LAST])
 @pytest.mark.parametrize("early", [0, 3])
 def test_passages_are_the_schedules_of_their_steps(
-    order: str | None, replicas: tuple[int, ...], early: int
+    order: str | None, like: int, early: int
 ) -> None:
     """Made without operations, they say what a schedule that was made ready does."""
     if order is None and early:
         return  # pieces are of a backward pass
-    layout = Layout(3, replicas)
-    waves = ((0, 1), (2,), (3, 4))
-    for stage, each in enumerate(replicas):
-        for replica in range(each):
-            sides = [
-                tuple((n, 50 * n + 1, 30 * n * (order is not None), n % other) for n in range(5))
-                for other in (replicas[stage - 1], replicas[min(stage + 1, 2)])
-            ]
-            before, behind = sides[0] if stage else (), sides[1] if stage < 2 else ()
-            passes = in_waves(ORDERS.get(order or "", forward_only), stage, 3, waves)
-            plan, pieces = passage_plan(
-                layout, StageRank(stage, replica), passes, before, behind, 20, early
-            )
-            whole = CompiledSchedule(plan.schedule)
-            for name in (
-                *("kinds", "numbers", "lengths", "largest", "works", "after", "names", "totals"),
-                *("adds", "lanes", "waits_for", "sums", "dependents"),
-            ):
-                assert getattr(plan, name) == getattr(whole, name), name
-            assert plan.each_work == tuple(plan.schedule.ops[at].work for at in plan.works)
-            assert len(pieces) == early
-            for at, number in enumerate(pieces):
-                assert plan.schedule.ops[number].work == Work(PIECE, at)
-                assert plan.kinds[number + 1] is Kind.COMPUTE  # the next one, or the pass itself
+    passes = in_waves(ORDERS.get(order or "", forward_only), like, 3, ((0, 1), (2,), (3, 4)))
+    side = tuple((50 * n + 1, 30 * n * (order is not None)) for n in range(5))
+    before, behind = side if like != FIRST else (), side if like != LAST else ()
+    plan, pieces = passage_plan(like, passes, before, behind, 20, early)
+    whole = CompiledSchedule(plan.schedule)
+    for name in (
+        *("kinds", "numbers", "lengths", "largest", "works", "after", "names", "totals"),
+        *("adds", "lanes", "waits_for", "sums", "dependents"),
+    ):
+        assert getattr(plan, name) == getattr(whole, name), name
+    assert plan.each_work == tuple(plan.schedule.ops[at].work for at in plan.works)
+    assert len(pieces) == early
+    for at, number in enumerate(pieces):
+        assert plan.schedule.ops[number].work == Work(PIECE, at)
+        assert plan.kinds[number + 1] is Kind.COMPUTE  # the next one, or the pass itself
+
+
+@pytest.mark.parametrize("replicas", [(1, 1, 1, 1), (2, 2, 2, 2), (1, 2, 1, 3), (3, 3, 1, 1)])
+@pytest.mark.parametrize("schedule", ORDERS)
+def test_ranks_of_one_plan_talk_to_their_own_neighbours(
+    replicas: tuple[int, ...], schedule: str
+) -> None:
+    """They put and get the messages that a run's own steps do, each once, and to whom these do."""
+    made = profile([layer(name, 100, passed=40.0) for name in "abcd"], size(4))
+    c = Configuration(
+        workers=sum(replicas),
+        replicas=replicas[0] if len(set(replicas)) == 1 else replicas,
+        cut=(1, 2, 3),
+        memory_mib=(1024,),
+        micro_batches=2,
+        batch_size=2 * max(replicas),
+        schedule=schedule,
+    )
+    passages = [rank.streams[0] for rank in staged.ranks(made, c, ChannelModel.of(made), 12)]
+    assert len({id(one.plan) for one in passages}) < len(passages) or len(passages) == 4
+    ends: dict[MessageId, dict[Kind, int]] = {}
+    for rank, one in enumerate(passages):
+        for op in one.plan.schedule:
+            if op.name is not None:
+                of = ends.setdefault(Live(rank, rank, one, stepping()).message(op.name), {})
+                assert of.setdefault(op.kind, rank) == rank
+    wanted = set()
+    for rank in range(c.workers):
+        own = c.layout.stage_rank(rank)
+        passing = c.flow.passing(12, own)
+        for micro, to in zip(passing.micros, passing.behind or repeat(own.replica), strict=False):
+            if own.stage < 3:
+                other = c.layout.rank(own.stage + 1, to)
+                wanted |= {(rank, other, micro.number), (other, rank, micro.number)}
+    pairs = [(of[Kind.PUT], of[Kind.GET]) for of in ends.values()]
+    assert sorted(pairs) == sorted((put, get) for put, get, _ in wanted)
 
 
 def test_a_cost_is_asked_for_once() -> None:

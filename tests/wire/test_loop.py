@@ -132,17 +132,18 @@ def test_the_loop_finds_the_same_moments(seed: int) -> None:
 
 
 def test_one_plan_with_neighbours_of_its_own() -> None:
-    """Ranks that pass something on have one plan, whose names are shifted by their number."""
-    passed = Op(Kind.GET, Span(0, 9), name=Name("on", -1, 0))
+    """Ranks that pass something on have one plan, whose names are labelled by their number."""
+    passed = Op(Kind.GET, Span(0, 9), name=Name("on", 0, 1))
     work = Op(Kind.COMPUTE, Span(0, 0), work=Work("pass", 0), after=(0,))
-    on = Op(Kind.PUT, Span(0, 9), name=Name("on", 0, 1))
+    on = Op(Kind.PUT, Span(0, 9), name=Name("on", 1, 2))
     first = CompiledSchedule(Schedule((on,)))
     others = CompiledSchedule(Schedule((passed, work, replace(on, after=(1,)))))
     plans = [first, others, others, others]
     way = Direction(occupied_s=float)
     streams = [
-        Stream(plan=plan, name="a", member=rank, members=4, itemsize=1, shift=rank)
+        Stream(plan=plan, name="a", member=rank, members=4, itemsize=1, labels=labels)
         for rank, plan in enumerate(plans)
+        for labels in [(rank - 1, rank, rank + 1)]
     ]
     ranks = [Rank(streams=[one], up=way, down=way) for one in streams]
     state = flattened(ranks, ALONE)

@@ -5,7 +5,7 @@ A choice among plans asks for thousands of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
 from dayfly.wire.pipelines.columns import StepColumns
@@ -20,8 +20,11 @@ from dayfly.wire.schedule import CompiledSchedule, Kind, Schedule, Work, lane_nu
 
 #: What the pieces of the last backward pass do, but for the last of them.
 PIECE = "backward, in part"
-#: A micro-batch's number, bytes of its activation and gradient, and the replica on the other side.
-Boundary = tuple[int, int, int, int | None]
+#: Bytes of a micro-batch's activation and gradient.
+Boundary = tuple[int, int]
+#: A first stage, one between stages, and a last one.
+FIRST, BETWEEN, LAST = range(3)
+_OF_THREE = Layout(3, 1)
 
 
 class PassagePlan(CompiledSchedule):
@@ -56,8 +59,7 @@ class PassagePlan(CompiledSchedule):
 
 @lru_cache(maxsize=2048)
 def passage_plan(
-    layout: Layout,
-    own: StageRank,
+    like: int,
     order: tuple[Work, ...],
     before: tuple[Boundary, ...],
     behind: tuple[Boundary, ...],
@@ -66,27 +68,54 @@ def passage_plan(
 ) -> tuple[PassagePlan, tuple[int, ...]]:
     """Returns the schedule of a rank's passes, and its operations that are early pieces.
 
-    `early` pieces of the last backward pass stand before it, each an operation of its own.
+    Ranks of many stages and replicas have one: its micro-batches are numbered from 0, and names of
+    its messages are for `Stream.labels`, which `labels_of` makes.
+
+    Args:
+        like: FIRST, BETWEEN or LAST.
+        order: of its passes.
+        before, behind: of each micro-batch.
+        chunk_bytes: what is worth a message.
+        early: pieces of the last backward pass, each an operation of its own before it.
     """
     step = PipelineStep(
-        layout=layout,
-        stage_rank=own,
+        layout=_OF_THREE,
+        stage_rank=StageRank(like, 0),
         order=order,
         before=_boundaries(before),
         behind=_boundaries(behind),
         chunk_bytes=chunk_bytes,
     )
     columns, pieces = step.columns(), range(0)
+    columns.names[:] = [
+        None if name is None else _unlabelled(like, *name) for name in columns.names
+    ]
     if early:
         last = [work for work in order if work.what == BACKWARD][-1]
         pieces = _in_pieces(columns, last, early)
     return PassagePlan(columns), tuple(pieces)
 
 
+def labels_of(stage: int, micro_batches: Iterable[int]) -> tuple[int, ...]:
+    """Returns the labels of a rank's stream: its two boundaries, and its micro-batches.
+
+    Args:
+        stage: of the rank.
+        micro_batches: their numbers in a pipeline, by those of its `passage_plan`.
+    """
+    return (stage - 1, stage, *micro_batches)
+
+
+def _unlabelled(like: int, phase: str, source: int, destination: int) -> tuple[str, int, int]:
+    """Of a message: its name with positions in `labels_of` of its micro-batch and its boundary."""
+    way, (number, chunk) = phase[0], phase[1:].split("-")
+    return f"{way}-{chunk}", 2 + int(number), min(source, destination) - like + 1
+
+
 def _boundaries(each: Sequence[Boundary]) -> dict[int, StageBoundary]:
     return {
-        number: StageBoundary(activation_bytes=there, gradient_bytes=back, replica=replica)
-        for number, there, back, replica in each
+        number: StageBoundary(activation_bytes=there, gradient_bytes=back)
+        for number, (there, back) in enumerate(each)
     }
 
 

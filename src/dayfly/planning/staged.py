@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
+from itertools import islice
 
 from dayfly.batches import BLOCK_NUMBERS, MicroBatch
 from dayfly.planning.configuration import (
@@ -28,7 +28,16 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.data_parallel import adding_s
 from dayfly.planning.function_times import cut_backward, pace, paced, passed
-from dayfly.planning.passages import PIECE, Boundary, PassagePlan, passage_plan
+from dayfly.planning.passages import (
+    BETWEEN,
+    FIRST,
+    LAST,
+    PIECE,
+    Boundary,
+    PassagePlan,
+    labels_of,
+    passage_plan,
+)
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import (
     ChannelModel,
@@ -49,15 +58,13 @@ from dayfly.wire.pipelines.orders import (
     forward_only,
     in_waves,
 )
-from dayfly.wire.pipelines.step import Layout, StageRank
+from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.schedule import Work
 from dayfly.wire.streams import Rank, Stream
 
 #: Where nobody measured what a stage's messages take, each is taken to wake its lanes as those of a
 #: sum of two do, of which each has so many.
 _MESSAGES = 4
-#: A first stage, one between stages, and a last one.
-_OF_THREE = Layout(3, 1)
 #: Elements of the tail: the loss and two wishes, float64.
 TAIL, TAIL_BYTES = 3, 8
 
@@ -131,12 +138,14 @@ class _Passes:
 
     Attributes:
         plan: their schedule.
+        labels: of their messages.
         pieces: operations after which each early bucket is complete.
         forward: the last forward pass; None: there is none.
         works_s: CPU seconds of each pass, or piece of one.
     """
 
     plan: PassagePlan
+    labels: tuple[int, ...]
     pieces: tuple[int, ...]
     forward: int | None
     works_s: tuple[float, ...]
@@ -173,9 +182,6 @@ class StageWork:
         self._forward = size.forward[mine.start : mine.stop]
         self._backward = size.backward[mine.start : mine.stop]
         self._last = stage == c.stages - 1
-        # Where replicas are alone, all stages between the first and the last have one plan.
-        like = 2 if self._last else min(stage, 1)
-        self._shift = stage - like if c.layout.even else 0
         self._flat = flat(self._layers, tail=0)
         self._tensors = sum(len(elements(layer)) for layer in profile.layers)
         # What a step takes beside passes is the flat buffer's: it goes by its parameters.
@@ -192,7 +198,7 @@ class StageWork:
         passing = self._flow.passing(batch, StageRank(self._stage, replica))
         leaves = leaves_of(replica, self._replicas, c.virtual_workers or self._replicas)
         adding = adding_s(size, c, leaves, self._flat)
-        passes = self._passes(passing, replica, adding, learns=True)
+        passes = self._passes(passing, adding, learns=True)
         streams = [self._passage(passes, "pipe", replica)]
         # Of the last micro-batch, as its loss is known.
         known = ((0, passes.forward),) if self._last and passing.micros else ()
@@ -225,7 +231,7 @@ class StageWork:
     def validating(self, replica: int, sizes: Sequence[int]) -> list[Stream]:
         """Streams of a round of validation, of blocks of so many samples."""
         passing = self._flow.validating(sizes, StageRank(self._stage, replica))
-        passes = self._passes(passing, replica, 0.0, learns=False)
+        passes = self._passes(passing, 0.0, learns=False)
         passage = self._passage(passes, "eval", replica)
         numbers = BLOCK_NUMBERS * len(sizes)
         return [passage, self._of_all("val", replica, numbers, ((0, None),))]
@@ -261,14 +267,14 @@ class StageWork:
             name=(name, replica if self._layout.even else None),
             member=self._layout.rank(self._stage, replica),
             members=self._layout.world_size,
-            shift=self._shift,
+            labels=passes.labels,
             itemsize=1,
             message_s=self._message_s,
             works_s=passes.works_s,
             **alone_or_side_by_side(self._means, passes.plan, 1),
         )
 
-    def _passes(self, passing: Passing, replica: int, adding: float, *, learns: bool) -> _Passes:
+    def _passes(self, passing: Passing, adding: float, *, learns: bool) -> _Passes:
         """Returns passes, which are made once for all replicas that have the same.
 
         Args:
@@ -278,43 +284,33 @@ class StageWork:
         """
         key, micros = (passing, adding, learns), passing.micros
         if key not in self._found:
-            plan, pieces = self._plan(passing, replica, learns=learns)
-            last = Work(FORWARD, micros[-1].number) if micros else None
+            plan, pieces = self._plan(passing, learns=learns)
+            labels = labels_of(self._stage, [one.number for one in micros])
+            last = Work(FORWARD, len(micros) - 1) if micros else None
             forward = None if last is None else plan.works[plan.each_work.index(last)]
             works_s = self._seconds(plan.each_work, micros, adding, learns=learns)
-            self._found[key] = _Passes(plan, pieces, forward, works_s)
+            self._found[key] = _Passes(plan, labels, pieces, forward, works_s)
         return self._found[key]
 
-    def _plan(
-        self, passing: Passing, replica: int, *, learns: bool
-    ) -> tuple[PassagePlan, tuple[int, ...]]:
+    def _plan(self, passing: Passing, *, learns: bool) -> tuple[PassagePlan, tuple[int, ...]]:
         """Returns the schedule, and the operations after which each early bucket is complete."""
         c, layers, cut, stage = self._c, self._profile.layers, self._c.cut, self._stage
 
-        def boundaries(at: int, replicas: Sequence[int]) -> tuple[Boundary, ...]:
+        def boundaries(at: int) -> tuple[Boundary, ...]:
             output, gradient = layers[at - 1].output, layers[at].gradient if learns else 0
-            return tuple(
-                [
-                    (
-                        micro.number,
-                        round(output * micro.samples),
-                        round(gradient * micro.samples),
-                        to,
-                    )
-                    for micro, to in zip(passing.micros, replicas or repeat(None), strict=False)
-                ]
-            )
+            each = [one.samples for one in passing.micros]
+            return tuple([(round(output * n), round(gradient * n)) for n in each])
 
-        before = boundaries(cut[stage - 1], passing.before) if stage else ()
-        behind = () if self._last else boundaries(cut[stage], passing.behind)
+        before = boundaries(cut[stage - 1]) if stage else ()
+        behind = () if self._last else boundaries(cut[stage])
         several = self._replicas > 1 and bool(passing.micros)
         early = len(self._flat.whole_after) if learns and several else 0
+        numbers = iter(range(len(passing.micros)))
+        waves = [tuple(islice(numbers, len(wave))) for wave in passing.waves]
         make: MakeOrder = ORDERS[c.schedule] if learns else forward_only
-        order = in_waves(make, stage, c.stages, passing.waves)
-        layout, own = self._layout, StageRank(stage, replica)
-        if layout.even:
-            layout, own = _OF_THREE, StageRank(stage - self._shift, 0)
-        return passage_plan(layout, own, order, before, behind, self._chunk_bytes, early)
+        order = in_waves(make, stage, c.stages, waves)
+        like = LAST if self._last else BETWEEN if stage else FIRST
+        return passage_plan(like, order, before, behind, self._chunk_bytes, early)
 
     def _seconds(
         self, works: Sequence[Work], micros: Sequence[MicroBatch], adding: float, *, learns: bool
@@ -324,7 +320,7 @@ class StageWork:
         keeping_s = adding / len(micros) if micros else 0.0
         passes_s: dict[tuple[str, int], float] = {}
         of_samples: dict[int, tuple[float, float]] = {}
-        for one in micros:
+        for number, one in enumerate(micros):
             if one.samples not in of_samples:
                 reading = size.data(one.samples) if not self._stage else 0.0
                 forward = reading + passed(self._forward, one.samples)
@@ -334,11 +330,11 @@ class StageWork:
                     speed * backward + size.pass_cpu_s + keeping_s,
                 )
             both_s = of_samples[one.samples]
-            passes_s[FORWARD, one.number], passes_s[BACKWARD, one.number] = both_s
+            passes_s[FORWARD, number], passes_s[BACKWARD, number] = both_s
         if learns and micros and self._replicas > 1:
             cuts = cut_backward(self._backward, micros[-1].samples, self._flat.whole_after)
             for number, piece in enumerate(cuts[:-1]):
                 passes_s[PIECE, number] = speed * piece
             ending_s = speed * cuts[-1] + size.pass_cpu_s + keeping_s
-            passes_s[BACKWARD, micros[-1].number] = ending_s
+            passes_s[BACKWARD, len(micros) - 1] = ending_s
         return tuple([passes_s.get((work.what, work.micro_batch), 0.0) for work in works])

@@ -39,8 +39,8 @@ class Stream:
         name: of its messages; streams of several ranks with one name talk to each other; None:
             none.
         member, members: which of them this one is.
-        shift: is added to source and destination of its messages' names, so that ranks that do the
-            same, each with its own neighbours, have one plan.
+        labels: what source and destination in its messages' names stand for, so that ranks that do
+            the same, each with its own neighbours, have one plan; none: themselves.
         group: whether these are some of all ranks.
         itemsize: bytes of an element.
         travelling: bytes that travel for elements of a span, if not theirs, and whether of a sum.
@@ -61,7 +61,7 @@ class Stream:
     name: Hashable = None
     member: int = 0
     members: int = 1
-    shift: int = 0
+    labels: tuple[int, ...] = ()
     group: bool = False
     itemsize: int = 4
     travelling: Callable[[Span, bool], int] | None = None
@@ -268,8 +268,10 @@ class Live:
 
     def message(self, name: Name) -> MessageId:
         """Of all messages, the one that the stream calls so."""
-        shift = self.stream.shift
-        return self.stream.name, name.phase, name.source + shift, name.destination + shift
+        ends = name.source, name.destination
+        if labels := self.stream.labels:
+            ends = labels[name.source], labels[name.destination]
+        return self.stream.name, name.phase, *ends
 
 
 #: Of a message on a line: stream, position, seconds of a piece, and how many pieces.

@@ -52,10 +52,8 @@ class _Plan:
         one.adds[:] = plan.adds
         names = [_NO_NAME if name is None else name for name in plan.names]
         if names:
-            phases, one.source[:], destinations = zip(*names, strict=True)
-            one.everyone[:] = np.equal(destinations, EVERYONE)
-            number = [_PHASES.setdefault(phase, len(_PHASES)) for phase in phases]
-            one.name[:] = _PHASE * np.array(number) + _SOURCE * one.source + np.array(destinations)
+            phases, one.source[:], one.destination[:] = zip(*names, strict=True)
+            one.phase[:] = [_PHASES.setdefault(phase, len(_PHASES)) for phase in phases]
         fetch = Kind.FETCH
         one.fetches[:] = [kind is fetch for kind in plan.kinds]
         one.order[:] = np.argsort(one.lane, kind="stable")
@@ -73,9 +71,9 @@ class _Table(NamedTuple):
     """Of operations.
 
     Attributes:
-        fetches, everyone: 1 or 0.
+        fetches: 1 or 0.
         adds: contributions that a REDUCE adds up, less one.
-        name: of its message, a number; NONE.
+        phase: of its message's name, a number.
         order: operations by lane.
         later: how many wait for it.
     """
@@ -85,9 +83,9 @@ class _Table(NamedTuple):
     unmet: Ints
     fetches: Ints
     adds: Ints
-    name: Ints
-    everyone: Ints
+    phase: Ints
     source: Ints
+    destination: Ints
     order: Ints
     later: Ints
 
@@ -226,7 +224,7 @@ def _sizes(
     ops["works"] = carries & ((message_s != 0) | still)
     header = np.array([rank.header_bytes for rank in ranks], dtype=np.int64)[mine]
     whole_s = _occupied(ranks, way, header + nbytes, carries)
-    copies = table.everyone.astype(bool) & (lane == UP)
+    copies = (table.destination == EVERYONE) & (lane == UP)
     copies &= np.array([rank.direct for rank in ranks], dtype=bool)[mine]
     members = np.array([stream.members for stream in streams], dtype=np.int64)[of]
     ops["copies"] = copies
@@ -314,9 +312,18 @@ def _messages(
     """All messages, and how many readers one for each reader alone has, at most."""
     names: dict[Hashable, int] = {}
     of = np.array([names.setdefault(one.name, len(names)) for one in streams], dtype=np.int64)
-    shift = np.array([one.shift for one in streams], dtype=np.int64) * (_SOURCE + 1)
-    called, number = np.unique(table.name + shift[ops["stream"]], return_inverse=True)
-    both, message = np.unique(of[ops["stream"]] * len(called) + number, return_inverse=True)
+    stream = ops["stream"]
+    ends = table.source, table.destination
+    if any(one.labels for one in streams):
+        sizes = np.array([len(one.labels) for one in streams], dtype=np.int64)
+        labels = np.array([at for one in streams for at in one.labels], dtype=np.int64)
+        at = np.flatnonzero((sizes[stream] > 0) & (table.source >= 0))
+        ends = table.source.copy(), table.destination.copy()
+        for one in ends:
+            one[at] = labels[_starts(sizes)[stream[at]] + one[at]]
+    name = _PHASE * table.phase + _SOURCE * ends[0] + ends[1]
+    called, number = np.unique(name, return_inverse=True)
+    both, message = np.unique(of[stream] * len(called) + number, return_inverse=True)
     ops["message"] = message
     made = np.zeros(len(both), dtype=MESSAGE)
     made["waits"] = made["waits_last"] = NONE
