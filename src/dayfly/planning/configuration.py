@@ -353,14 +353,14 @@ def kept_bytes(
         layers: of the worker's.
         within: of a checkpoint within an epoch, and not at its end.
     """
-    state = _state_bytes(profile, layers)
-    beside = ITEM_BYTES * sum(part_elements(profile, layers, part) for part in c.protocol.keeps)
-    lagging = within and c.protocol.staleness > 0
+    state, protocol = _state_bytes(profile, layers), c.protocol
+    beside = ITEM_BYTES * sum(part_elements(profile, layers, part) for part in protocol.keeps)
+    lagging = within and protocol.staleness > 0
     shared = _model_bytes(layers) * (1 + lagging) + beside
     own = sum(layer.trained for layer in layers) if c.feeds_back else 0.0
-    if Part.PARAMETERS in c.protocol.own:
+    if Part.PARAMETERS in protocol.own:
         own += _model_bytes(layers)
-    return (shared, state + own) if Part.OPTIMIZER in c.protocol.own else (shared + state, own)
+    return (shared, state + own) if Part.OPTIMIZER in protocol.own else (shared + state, own)
 
 
 def _state_bytes(profile: Profile, layers: tuple[LayerBytes, ...]) -> float:

@@ -10,7 +10,7 @@ from dayfly import batches
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
-from dayfly.elementwise import least, rounded
+from dayfly.elementwise import choice, least, rounded
 from dayfly.planning.configuration import Configuration, end_s, stage_size, start_s
 from dayfly.planning.epochs import Epoch
 from dayfly.planning.interruptions import interrupted_s
@@ -90,7 +90,9 @@ def lives_of(profile: Profile, c: Configuration, pace: Pace, epoch: Epoch) -> Li
     run_s = sum(ready_s + span + ending_s for span in spans)
     if ahead_s is not None:
         run_s -= ready_s * (len(spans) - 1)  # successors start while their predecessors train
-    told = [told_by(c, pace, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)]
+    told = [
+        told_by(c.epochs, pace, run_s, len(spans), epoch.steps, rank) for rank in range(c.workers)
+    ]
     return Lives(
         ready_s=ready_s,
         ending_s=ending_s,
@@ -109,7 +111,7 @@ def pace_of(
     workers: int,
     gpu_share: float | None = None,
 ) -> Pace:
-    """Of a run: as its coordinator finds it.
+    """Of a run: as its coordinator finds it; elementwise in workers.
 
     sizes_mib: of its functions. platform: whose prices they have. store: whose prices messages
     have; None: those of the channel's own store.
@@ -124,15 +126,16 @@ def pace_of(
 
 
 def told_by(
-    c: Configuration, pace: Pace, run_s: float, lives: int, epoch_steps: int, rank: int
+    epochs: int, pace: Pace, run_s: float, lives: int, epoch_steps: int, rank: int
 ) -> StoreTraffic:
     """Of one worker, about: a report every so often, and at once when it started and at its end,
-    of rank 0 after each epoch, too; some look for a wish to stop as they go on."""
-    steps = c.epochs * epoch_steps
+    of rank 0 after each epoch, too; some look for a wish to stop as they go on. Elementwise in the
+    pace, run_s, lives and rank."""
+    steps = epochs * epoch_steps
     puts = least(steps, rounded(run_s / pace.report_s)) + _URGENT * lives
-    puts += c.epochs if rank == 0 else 0
-    looks = least(steps, rounded(run_s / pace.look_s)) if rank < pace.lookers else 0
-    nbytes = HEADER_BYTES * puts + _RECORD_BYTES * (steps + c.epochs)
+    puts = puts + choice(rank == 0, epochs, 0)
+    looks = choice(rank < pace.lookers, least(steps, rounded(run_s / pace.look_s)), 0)
+    nbytes = HEADER_BYTES * puts + _RECORD_BYTES * (steps + epochs)
     return StoreTraffic(puts=puts, requests=puts + looks, bytes_up=nbytes)
 
 

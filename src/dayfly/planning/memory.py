@@ -53,7 +53,7 @@ from dayfly.planning.data_parallel import averaged_of
 from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.pass_memory import beside_kept
 from dayfly.planning.plan import Prediction
-from dayfly.planning.profile import LayerBytes, Profile
+from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce
@@ -152,7 +152,8 @@ class Peak:
     step_mib: float
 
     def mib(self, wire_bytes: float) -> float:
-        """Returns the peak, in MiB, with so many bytes of contributions beside the buffers."""
+        """Returns the peak, in MiB, with so many bytes of contributions beside the buffers;
+        elementwise."""
         peak: float = most(self.other_mib, self.step_mib + wire_bytes / _MIB)
         return peak
 
@@ -169,12 +170,12 @@ def peak_mib(
     return _peak(profile, configuration, stage, has, lasts_s).mib(has.wire)
 
 
-def peak_of(
-    profile: Profile, configuration: Configuration, stage: int, *, lasts_s: float | None = None
-) -> Peak:
-    """The same, for any collective; arguments and errors as `peak_mib`."""
+def peaks_of(profile: Profile, configuration: Configuration, stage: int) -> tuple[Peak, Peak]:
+    """Returns the same for any collective, of a long run, and of one that is over before a
+    checkpoint is due. Arguments and errors as `peak_mib`."""
     has = holding(profile, configuration, stage, sums=False)
-    return _peak(profile, configuration, stage, has, lasts_s)
+    c = configuration
+    return _peak(profile, c, stage, has, None), _peak(profile, c, stage, has, 0.0)
 
 
 def _peak(
@@ -264,6 +265,7 @@ def holding(
     """Of a worker of this stage. sums: False: without contributions (`wire`), as of no collective.
     Raises RequestError as `peak_mib`."""
     c, layers = configuration, stage_layers(profile, configuration, stage)
+    size, protocol = stage_size(profile, c, stage), c.protocol
     members = c.members_of(stage)
     model = sum(layer.parameters + layer.buffers for layer in layers)
     trained = sum(layer.trained for layer in layers)
@@ -276,12 +278,12 @@ def holding(
     passed = max(layer.output + layer.gradient for layer in layers)
     kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
     limited = stage_memory_mib(c, stage) is not None
-    work, gaps = beside_kept(profile, c, stage, micro, kept, micro * passed)
+    work, gaps = beside_kept(profile, size.passes, micro, kept, micro * passed)
     buckets = flat(layers, tail=3, listed=profile.listed).buckets
     sums_of_round = [one.elements for one in averaged_of(profile, c)]
     residual, average = trained if c.feeds_back else 0, sum(sums_of_round)
     shared, own = kept_bytes(profile, c, tuple(layers))
-    more = sum(part_elements(profile, layers, part) for part in c.protocol.holds)
+    more = sum(part_elements(profile, layers, part) for part in protocol.holds)
     return Holding(
         model=model,
         gradients=trained if average else ITEM_BYTES * sum(buckets),
@@ -293,7 +295,7 @@ def holding(
         activations=kept,
         work=work,
         boundary=micro * _boundary(layers, c, stage),
-        wire=_wire(profile, c, stage, members, sums_of_round or buckets) if sums else 0,
+        wire=_wire(profile, c, stage, size, sums_of_round or buckets) if sums else 0,
         residual=residual,
         samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
         # The residual as it is from the next round on; of top-k what travels, too.
@@ -301,7 +303,7 @@ def holding(
         validation=0 if c.cut else validated * (passed + profile.sample_bytes) + buffers,
         read=0 if c.cut else model,
         copy=0 if c.cut else max(shared / members, largest) + own,
-        lag=model if c.protocol.staleness else 0,
+        lag=model if protocol.staleness else 0,
         heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
     )
 
@@ -330,14 +332,14 @@ def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> f
 
 
 def _wire(
-    profile: Profile, c: Configuration, stage: int, members: int, buffers: Sequence[int]
+    profile: Profile, c: Configuration, stage: int, size: SizeProfile, buffers: Sequence[int]
 ) -> float:
     """Contributions beside buffers of so many elements, of those that are summed at once."""
-    means = ChannelModel.of(profile)
+    means, members = ChannelModel.of(profile), c.members_of(stage)
     if members == 1 or (c.protocol.staleness and c.lags(c.kinds[stage][0])):
         return 0.0  # nobody sums, or others do
     how = collective(c.collective, c.aggregators_of(stage), members, c.virtual_workers)
-    link = means.link(stage_size(profile, c, stage))
+    link = means.link(size)
     largest = sorted(buffers, reverse=True)[: means.at_once]
     held = {
         n: cost_of(c.collective, how, AllReduce(members=members, length=n, link=link)).memory_bytes

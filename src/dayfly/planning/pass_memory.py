@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dayfly.planning.configuration import ITEM_BYTES, Configuration, largest_tensor, stage_size
+from dayfly.planning.configuration import ITEM_BYTES, largest_tensor
 from dayfly.planning.profile import Pass, Profile
 
 _MIB = 2**20
@@ -14,7 +14,7 @@ _GAPS = 0.08
 
 
 def beside_kept(
-    profile: Profile, c: Configuration, stage: int, micro: int, kept: float, least: float
+    profile: Profile, passes: Sequence[Pass], micro: int, kept: float, least: float
 ) -> tuple[float, float]:
     """Bytes that a pass of a micro-batch needs beside what is kept, and what is lost beside that.
 
@@ -22,25 +22,24 @@ def beside_kept(
 
     Args:
         profile: of the job.
-        c: of the run.
-        stage: whose worker it is.
+        passes: measured in such functions.
         micro: samples of a micro-batch.
         kept: bytes by this stage.
         least: bytes that its layers pass on.
     """
+    if all(one.held_mib is None for one in passes):
+        return least, _GAPS * kept
     each = sum(layer.activations for layer in profile.layers)
     largest = ITEM_BYTES * largest_tensor(profile.layers)
-    held = _held(stage_size(profile, c, stage).passes, micro, each, largest)
-    if held is None:
-        return least, _GAPS * kept
+    held = _held(passes, micro, each, largest)
     whole = micro * each
     more = max(0.0, held - whole - largest)
     work = max(least, more)
     return work, max(0.0, more * kept / whole - work) if whole else 0.0
 
 
-def _held(passes: Sequence[Pass], samples: int, each: float, fixed: float) -> float | None:
-    """Bytes that a pass of so many samples takes while it lasts; None: nothing was measured.
+def _held(passes: Sequence[Pass], samples: int, each: float, fixed: float) -> float:
+    """Bytes that a pass of so many samples takes while it lasts, by those that were measured.
 
     each: kept of a sample. fixed: what passes of no samples would take. Between measured ones in
     proportion. Beyond them, each sample takes what it did where it took most: between the last
@@ -51,8 +50,6 @@ def _held(passes: Sequence[Pass], samples: int, each: float, fixed: float) -> fl
     for one in sorted(passes, key=lambda one: one.samples):
         if one.held_mib is not None:  # never less of more samples
             points.append((one.samples, max([_MIB * one.held_mib, *(h for _, h in points)])))
-    if not points:
-        return None
     (first, least), (last, most) = points[0], points[-1]
     if samples <= first:
         return max(0.0, least - (first - samples) * each)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Unpack
@@ -179,10 +180,9 @@ def _all_moved(
     steps = Batches(profile.samples, asked.batch_size).steps
     lives = Counter(one.rank for one in outcome.attempts)
     of_reports = _pace(request, asked)
+    told = partial(told_by, asked.epochs, of_reports, outcome.run_s)
     return [
-        together(
-            (moved_by(row), told_by(asked, of_reports, outcome.run_s, lives[rank], steps, rank))
-        )
+        together((moved_by(row), told(lives[rank], steps, rank)))
         for rank, row in enumerate(outcome.moved.tolist())
     ]
 

@@ -18,6 +18,7 @@ from typing import Self
 
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
+from dayfly.elementwise import least, most
 from dayfly.specs.functions import FunctionSpec
 
 #: Least time between two messages of records that are not urgent, in seconds: in memory, and over a
@@ -88,7 +89,7 @@ class Pace:
             functions: what kinds of functions the workers are.
             platform: whose prices they have.
             store: whose prices their messages have; None: they cost nothing.
-            workers: number of them.
+            workers: number of them; elementwise without heartbeats.
             immediate: whether messages are in memory, so that nothing waits for a link.
             heartbeats: whether silence tells something of these workers that their platform does
                 not. Of messages in memory it never does.
@@ -102,8 +103,8 @@ class Pace:
             report_s = (store.usd_per_put or 0.0) / (REPORTS_SHARE * usd_per_s)
             look_s = (store.usd_per_get or 0.0) / (LOOKS_SHARE * usd_per_s)
         report_s = max(report_s, REPORT_EVERY_OVER_LINK_S)
-        lookers = min(workers, max(1, math.ceil(look_s / LOOK_FOR_STOP_OVER_LINK_S)))
-        look_s = max(look_s, lookers * LOOK_FOR_STOP_OVER_LINK_S)
+        lookers = least(workers, max(1, math.ceil(look_s / LOOK_FOR_STOP_OVER_LINK_S)))
+        look_s = most(look_s, lookers * LOOK_FOR_STOP_OVER_LINK_S)
         every_s = None
         if heartbeats and workers > 1:
             put_usd = 0.0 if store is None else store.usd_per_put or 0.0

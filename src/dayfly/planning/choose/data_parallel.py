@@ -17,11 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dayfly.batches import Batches, share, validations
 from dayfly.errors import RequestError
@@ -30,9 +30,10 @@ from dayfly.planning.choose.data_parallel_problem import DataParallelPlan, DataP
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
 from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.known import Known
-from dayfly.planning.choose.sums import SumTable, link_of
-from dayfly.planning.choose.whole_memory import Room
+from dayfly.planning.choose.sums import PAIRS, Sums, SumTable, link_of
+from dayfly.planning.choose.whole_memory import NONE, Room
 from dayfly.planning.choose.whole_runs import least_run, run_of, usd_beside_sums
+from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Flat
 from dayfly.planning.decline import Decline
 from dayfly.planning.function_times import cut_backward, declined, passed
 from dayfly.planning.gpus import gpu_room_mib
@@ -55,7 +56,7 @@ def all_data_parallel(
     Args:
         known: gets them; what it beats before it was looked at is left out.
     """
-    return [one for rows in _rows(problem, known) for one in rows.points(range(len(rows.ways)))]
+    return [one for rows in _rows(problem, known) for one in rows.points(range(len(rows.s)))]
 
 
 def near_data_parallel(
@@ -67,7 +68,7 @@ def near_data_parallel(
     if not rows:
         return []
     seconds, usd = (np.concatenate([getattr(one, what) for one in rows]) for what in ("s", "usd"))
-    ends = np.cumsum([len(one.ways) for one in rows])
+    ends = np.cumsum([len(one.s) for one in rows])
     among = nearest(seconds, usd, slack, most)
     if known is not None:
         among = among[~known.beat(seconds[among], usd[among])]
@@ -114,11 +115,23 @@ class _Open:
     s: Array
     usd: Array
 
+    def only(self, which: NDArray[np.bool_] | slice) -> _Open:
+        """Returns some of the numbers of workers."""
+        rest = self.workers[which], self.s[which], self.usd[which]
+        return _Open(self.memory_mib, self.size, *rest)
+
     def declined(self, decline: Decline) -> Iterator[_Open]:
         """Yields each number of workers by itself, with the bandwidth that so many have left."""
         for at, workers in enumerate(self.workers.tolist()):
-            size, here = declined(self.size, decline, workers), slice(at, at + 1)
-            yield _Open(self.memory_mib, size, self.workers[here], self.s[here], self.usd[here])
+            size = declined(self.size, decline, workers)
+            yield replace(self.only(slice(at, at + 1)), size=size)
+
+    def parts(self) -> Iterator[_Open]:
+        """Yields numbers of workers together that have about `PAIRS` ways to sum."""
+        part = np.cumsum(self.workers) // PAIRS
+        for one in range(int(part[0]), int(part[-1]) + 1):
+            if (part == one).any():
+                yield self.only(part == one)
 
 
 def _open(
@@ -152,127 +165,146 @@ def _rows(problem: DataParallelProblem, known: Known | None) -> list[_Rows]:
         of_link.setdefault(link_of(one.size), set()).update(one.workers.tolist())
     tables: dict[object, SumTable] = {}
     found: list[_Rows] = []
-    for one in open_:
+    for one in (part for each in open_ for part in each.parts()):
+        if known is not None:
+            left = ~known.beat(one.s, one.usd)
+            beaten = beaten or not left.all()
+            one = one.only(left)
+        if not len(one.workers):
+            continue
         link = link_of(one.size)
-        for workers, least_s, least_usd in zip(
-            one.workers.tolist(), one.s.tolist(), one.usd.tolist(), strict=True
-        ):
-            if known is not None and known.beats(least_s, least_usd):
-                beaten = True
-                continue
-            if link not in tables:
-                tables[link] = _sums(p, one.size, sorted(of_link[link]))
-            of = tables[link].of(workers)
-            made = partial(_made, p, tables[link], one.memory_mib, one.size, workers)
-            for alike in room.alike(one.memory_mib, one.size, workers, of.held_bytes):
-                rows = made(*alike)
-                found += rows
-                if known is not None:
-                    for row in rows:
-                        known.add(row.s, row.usd)
+        if link not in tables:
+            tables[link] = SumTable(p, one.size, sorted(of_link[link]))
+        for rows in _made(p, tables[link], room, one):
+            found.append(rows)
+            if known is not None:
+                known.add(rows.s, rows.usd)
     if not found and not beaten:
         raise _fits_nowhere(p, sizes, room)
     return found
 
 
-def _sums(p: DataParallelProblem, size: SizeProfile, workers: Sequence[int]) -> SumTable:
-    return SumTable(p, size, workers)
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Plans alike but for how they sum.
+    """Plans of one memory size.
 
     Attributes:
+        workers, micro_batches: (N,), of each plan.
         ways: algorithm and K of each.
-        s: seconds of each run.
-        usd: dollars of each run.
-        alike: the plan but for how it sums.
-        limits: that bind all of them.
+        s: (N,), seconds of each run.
+        usd: (N,), dollars of each run.
     """
 
+    problem: DataParallelProblem
+    memory_mib: int
+    size: SizeProfile
+    workers: Ints
+    micro_batches: Ints
     ways: Sequence[tuple[str, int | None]]
     s: Array
     usd: Array
-    alike: DataParallelPlan
-    limits: tuple[str, ...]
 
     def points(self, among: Iterable[int]) -> list[Point[DataParallelPlan]]:
         """Returns the plans of these numbers."""
+        profile = self.problem.profile
+        kind, limits = profile.kind_of(self.size), dict[int, tuple[str, ...]]()
         found = []
         for at in among:
-            name, k = self.ways[at]
-            plan = replace(self.alike, collective=name, aggregators=k)
-            found.append(Point(float(self.s[at]), float(self.usd[at]), plan, self.limits))
+            workers, (name, k) = int(self.workers[at]), self.ways[at]
+            if workers not in limits:
+                limits[workers] = _limits(self.problem, workers, self.memory_mib, self.size)
+            plan = DataParallelPlan(
+                workers=workers,
+                memory_mib=self.memory_mib,
+                collective=name,
+                aggregators=k,
+                micro_batches=int(self.micro_batches[at]),
+                store=profile.channel,
+                has=kind,
+            )
+            found.append(Point(float(self.s[at]), float(self.usd[at]), plan, limits[workers]))
         return found
 
 
-def _made(
-    problem: DataParallelProblem,
-    sums: SumTable,
-    memory_mib: int,
-    size: SizeProfile,
-    workers: int,
-    rows: Ints,
-    micro_batches: int,
-    most_s: float,
+def _made(p: DataParallelProblem, table: SumTable, room: Room, one: _Open) -> list[_Rows]:
+    """Plans of some numbers of workers: those that have the memory for any run, and those that need
+    fewer micro-batches in a run that is over before a checkpoint is due."""
+    sums = table.of(one.workers.tolist())
+    held = one.memory_mib, one.size, sums.workers, sums.held_bytes
+    whole = room.micro_batches(*held, short=False)
+    found = _timed(p, table.flat, sums, one, whole, math.inf)
+    if one.s.min() <= CHECKPOINT_EVERY_S:
+        short = room.micro_batches(*held, short=True)
+        fewer = np.where(short < whole, short, NONE)
+        found += _timed(p, table.flat, sums, one, fewer, CHECKPOINT_EVERY_S)
+    return found
+
+
+def _timed(
+    p: DataParallelProblem, flat: Flat, sums: Sums, one: _Open, micro_batches: Ints, most_s: float
 ) -> list[_Rows]:
-    """Plans of some of the ways, as far as their runs last so long at most."""
-    p, profile, among = problem, problem.profile, sums.of(workers)
+    """Plans of the ways that have micro-batches, as far as their runs last so long at most."""
+    rows = np.flatnonzero(micro_batches < NONE)
+    if not len(rows):
+        return []
+    profile, size, workers, micro = p.profile, one.size, sums.workers[rows], micro_batches[rows]
     reduced_s = sum(
-        part * _reduced_s(p, sums, size, workers, rows, micro_batches, batch)
+        part * _reduced_s(p, flat, size, sums, rows, micro, batch)
         for batch, part in p.shares_of_steps
     )
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     steps = Batches(profile.samples, p.batch_size).steps
-    step_s = reduced_s + apply_s + p.sums_a_step * p.exchanging_s(size)
-    step_and_sum = cast("tuple[float, float]", (step_s, among.measured_s[rows]))
-    run_s, lives = cast("tuple[Array, Ints]", run_of(p, size, workers, *step_and_sum))
-    of_run = cast("tuple[float, int]", (run_s, lives))
-    usd = usd_beside_sums(p, memory_mib, size, workers, *of_run, steps) + (
-        p.sums_a_step * steps * p.epochs * among.step_usd[rows]
-        + validations(p.epochs, p.validate_every) * among.measured_usd[rows]
+    n: Any = workers
+    step_s: Any = reduced_s + apply_s + p.sums_a_step * p.exchanging_s(size)
+    measured_s: Any = sums.measured_s[rows]
+    of_run: Any = run_of(p, size, n, step_s, measured_s)
+    run_s, lives = of_run
+    usd = usd_beside_sums(p, one.memory_mib, size, n, run_s, lives, steps) + (
+        p.sums_a_step * steps * p.epochs * sums.step_usd[rows]
+        + validations(p.epochs, p.validate_every) * sums.measured_usd[rows]
     )
     kept = np.flatnonzero(run_s <= most_s)
-    alike = DataParallelPlan(
-        workers=workers,
-        memory_mib=memory_mib,
-        collective="",
-        micro_batches=micro_batches,
-        store=profile.channel,
-        has=profile.kind_of(size),
-    )
-    named = [among.named[at] for at in rows[kept].tolist()]
-    limits = _limits(p, workers, memory_mib, size)
-    return [_Rows(named, run_s[kept], usd[kept], alike, limits)] if named else []
+    ways = [sums.named[at] for at in rows[kept].tolist()]
+    each = workers[kept], micro[kept], ways, run_s[kept], usd[kept]
+    return [_Rows(p, one.memory_mib, size, *each)] if ways else []
 
 
 def _reduced_s(
     p: DataParallelProblem,
-    sums: SumTable,
+    flat: Flat,
     size: SizeProfile,
-    workers: int,
+    sums: Sums,
     rows: Ints,
-    micro_batches: int,
+    micro_batches: Ints,
     batch: int,
 ) -> Array:
     """Seconds after which the sums of a step of so many samples are there, of each way."""
-    among, mine = sums.of(workers), -(-batch // workers)
-    counts = [len(share(mine, part, micro_batches)) for part in range(micro_batches)]
+    shares = np.stack([-(-batch // sums.workers[rows]), micro_batches])
+    each, at = np.unique(shares, axis=1, return_inverse=True)
+    passes = [_passes_s(size, flat, mine, micro) for mine, micro in each.T.tolist()]
+    if p.method.protocol.averages:
+        computed_s: Any = np.array([computed for computed, _ in passes])[at.ravel()]
+        apply_s = size.apply(sum(layer.trained for layer in p.profile.layers))
+        return cast("Array", computed_s + p.waited_s(computed_s, apply_s, sums.times(rows)))
+    whole_s = np.array([whole for _, whole in passes])[at.ravel()]
+    reduced_s: Array = (whole_s + sums.least_s[rows]).max(axis=1)
+    return reduced_s
+
+
+def _passes_s(
+    size: SizeProfile, flat: Flat, samples: int, micro_batches: int
+) -> tuple[float, list[float]]:
+    """Seconds of a function's passes of a step, and those after which each bucket is whole."""
+    counts = [len(share(samples, part, micro_batches)) for part in range(micro_batches)]
     each_s = {
         n: size.data(n) + passed(size.forward, n) + passed(size.backward, n)
         for n in set(counts)
         if n
     }
     computed_s = sum(each_s[n] for n in counts if n)
-    if p.method.protocol.averages:
-        apply_s = size.apply(sum(layer.trained for layer in p.profile.layers))
-        return cast("Array", computed_s + p.waited_s(computed_s, apply_s, among.times(rows)))
-    pieces = cut_backward(size.backward, max(counts), sums.flat.whole_after)
+    pieces = cut_backward(size.backward, max(counts), flat.whole_after)
     left_s = [*list(accumulate(reversed(pieces[1:])))[::-1], 0.0]
-    whole_s = computed_s - np.array(left_s[: len(sums.flat.buckets)])
-    each_reduced_s = whole_s + np.maximum(among.seconds[rows], among.carried_s[rows])
-    return cast("Array", each_reduced_s.max(axis=1))
+    return computed_s, [computed_s - left for left in left_s[: len(flat.buckets)]]
 
 
 def _limits(
@@ -296,7 +328,7 @@ def _fits_nowhere(
     most = most_at_once(size, p.allowed[-1], p.vcpus_at_once)
     workers = max(one for one in p.allowed if one <= most)
     micro = min(max(p.micro_batches), -(-p.batch_size // workers))
-    least = float(_sums(p, size, [workers]).of(workers).held_bytes.min())
+    least = float(SumTable(p, size, [workers]).of([workers]).held_bytes.min())
     needs = math.ceil(room.needs_mib(size, workers, micro, held_bytes=least))
     room_mib = max(gpu_room_mib(p.profile, one) or 0.0 for _, one in sizes)
     if p.profile.gpu is not None and needs <= memory_mib:

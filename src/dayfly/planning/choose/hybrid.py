@@ -232,7 +232,7 @@ class _Search:
         size = declined(size, p.profile.decline, n)
         size = slowest(contended(size, (n - 1) * size.speed), n, 1)
         table, hybrid = self._sums_of(size, n)
-        sums = table.of(n)
+        sums = table.of([n])
         rounds = HybridRounds.of(p.profile, size, table, hybrid, self._own, self._others)
         short, whole = (
             self._fitting(size, memory_mib, n, k_K, sums.held_bytes[k_K - 1], held, short=short)

@@ -43,12 +43,14 @@ def link_of(size: SizeProfile) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Ways to sum of so many workers, a row each.
+    """Ways to sum, a row each.
 
     Attributes:
+        workers: (rows,), that sum.
         named: algorithm, and K.
-        seconds, carried_s: (rows, buckets), of each bucket's sum alone, and of it without latencies
-            and the busier direction of all later ones.
+        seconds, least_s: (rows, buckets), of each bucket's sum alone, and of the time from where
+            its sum may begin to the end of all, at least: alone, or without latencies and with the
+            busier direction of all later ones.
         alone_s, busiest_s: (rows, buckets), of each bucket's sum without latencies, and of the
             busier direction.
         step_usd: the store's.
@@ -56,9 +58,10 @@ class Sums:
         held_bytes: contributions in memory, of sums under way at once.
     """
 
+    workers: Ints
     named: Sequence[tuple[str, int | None]]
     seconds: Array
-    carried_s: Array
+    least_s: Array
     alone_s: Array
     busiest_s: Array
     step_usd: Array
@@ -91,24 +94,27 @@ class SumTable:
         self._lengths = ((lengths, ITEM_BYTES), (measured, 8))
         #: By algorithm and workers: of gradients, and of validations.
         self._costs: dict[tuple[str, int], list[dict[str, Array]]] = {}
-        self._found: dict[int, Sums] = {}
+        self._found: dict[tuple[int, ...], Sums] = {}
 
-    def of(self, workers: int) -> Sums:
-        """Those of so many workers; a lone one sums nothing."""
-        if workers not in self._found:
-            self._found[workers] = self._sums(workers)
-        return self._found[workers]
+    def of(self, workers: Sequence[int]) -> Sums:
+        """Those of these numbers of workers, in their order; a lone one sums nothing."""
+        key = tuple(workers)
+        if key not in self._found:
+            self._found[key] = self._sums(key)
+        return self._found[key]
 
-    def _sums(self, workers: int) -> Sums:
-        names = self._collectives if workers > 1 else ("scatter-reduce",)
+    def _sums(self, workers: Sequence[int]) -> Sums:
         named: list[tuple[str, int | None]] = []
+        numbers: list[int] = []
         gradients, measured = [], []
-        for name in names:
-            ks = range(1, workers + 1) if name == K_REDUCE and workers > 1 else (None,)
-            named += [(name, k) for k in ks]
-            of_gradients, of_validation = self._of(name, workers)
-            gradients.append(of_gradients)
-            measured.append(of_validation)
+        for n in workers:
+            for name in self._collectives if n > 1 else ("scatter-reduce",):
+                ks = range(1, n + 1) if name == K_REDUCE and n > 1 else (None,)
+                named += [(name, k) for k in ks]
+                numbers += [n] * len(ks)
+                of_gradients, of_validation = self._of(name, n)
+                gradients.append(of_gradients)
+                measured.append(of_validation)
         # (rows, buckets) of each figure.
         by_length = {what: np.concatenate([one[what] for one in gradients]) for what in _FIGURES}
         of = {what: by_length[what][:, self._of_bucket] for what in _FIGURES}
@@ -116,9 +122,10 @@ class SumTable:
         held = np.sort(of["memory_bytes"], axis=1)[:, ::-1][:, : self._at_once]
         later_s = np.cumsum(of["busiest_s"][:, ::-1], axis=1)[:, ::-1]
         return Sums(
+            np.array(numbers),
             named,
             of["seconds"],
-            of["carried_s"] + later_s - of["busiest_s"],
+            np.maximum(of["seconds"], of["carried_s"] + later_s - of["busiest_s"]),
             of["carried_s"],
             of["busiest_s"],
             self.usd(of),

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.from_profile import limited
-from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Configuration
+from dayfly.planning.configuration import Configuration
 from dayfly.planning.gpus import gpu_room_mib
-from dayfly.planning.memory import Peak, gpu_peak_mib, peak_of
+from dayfly.planning.memory import Peak, gpu_peak_mib, peaks_of
 from dayfly.planning.profile import Profile, SizeProfile
 
 if TYPE_CHECKING:
     from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 
 #: More micro-batches than there are.
-_NONE = np.iinfo(np.int64).max
+NONE = np.iinfo(np.int64).max
 
 
 class Peaks:
@@ -34,7 +33,7 @@ class Peaks:
     def __init__(self, profile: Profile, configuration: Callable[..., Configuration]) -> None:
         self._profile, self._configuration = profile, configuration
         self._first_mib, self._first = limited(profile)[0]
-        self._found: dict[tuple[int, ...], Peak] = {}
+        self._found: dict[tuple[int, ...], tuple[Peak, Peak]] = {}
         self._on_gpu: dict[tuple[int, ...], float] = {}
 
     def needs_mib(
@@ -48,12 +47,18 @@ class Peaks:
             held_bytes: of contributions under way; elementwise.
             short: whether the run is over before a checkpoint is due.
         """
-        key = (*of, short)
-        if key not in self._found:
-            run, lasts_s = self._configuration(self._first_mib, *of), 0.0 if short else None
-            kind = len(run.kinds) - 1
-            self._found[key] = peak_of(self._profile, run, kind, lasts_s=lasts_s)
-        return self._found[key].mib(held_bytes) + size.base_mib.value - self._first.base_mib.value
+        return self._of_size(size, self._peak(*of, short=short).mib(held_bytes))
+
+    def _of_size(self, size: SizeProfile, first_mib: float) -> float:
+        """Of what the first size needs; elementwise."""
+        return first_mib + size.base_mib.value - self._first.base_mib.value
+
+    def _peak(self, *of: int, short: bool) -> Peak:
+        """Of the first size."""
+        if of not in self._found:
+            run = self._configuration(self._first_mib, *of)
+            self._found[of] = peaks_of(self._profile, run, len(run.kinds) - 1)
+        return self._found[of][short]
 
     def holds_on_gpu(self, size: SizeProfile, *of: int) -> bool:
         """Returns whether a function's part of a GPU holds its share; true: it has none."""
@@ -86,46 +91,38 @@ class Room(Peaks):
             lifetime_s=p.platform.lifetime_max_s,
         )
 
-    def alike(
-        self, memory_mib: int, size: SizeProfile, workers: int, held_bytes: Array
-    ) -> Iterator[tuple[Ints, int, float]]:
-        """Yields ways that need as many micro-batches, how many, and the seconds up to which a run
-        has memory for so few.
-
-        Args:
-            memory_mib: of each function.
-            size: of the functions.
-            workers: how many.
-            held_bytes: as `Sums` has them.
-        """
-        whole = self._least_micro_batches(memory_mib, size, workers, held_bytes, short=False)
-        short = self._least_micro_batches(memory_mib, size, workers, held_bytes, short=True)
-        for micros, most_s in (
-            (whole, math.inf),
-            (np.where(short < whole, short, _NONE), CHECKPOINT_EVERY_S),
-        ):
-            for micro in np.unique(micros[micros < _NONE]).tolist():
-                yield np.flatnonzero(micros == micro), micro, most_s
-
-    def _least_micro_batches(
+    def micro_batches(
         self,
         memory_mib: int,
         size: SizeProfile,
-        workers: int,
+        workers: Ints,
         held_bytes: Array,
         *,
         short: bool,
     ) -> Ints:
-        """The fewest with which a function holds its share, of each way; `_NONE`: it never does."""
+        """Returns the fewest with which a function holds its share, of each way; `NONE`: it never
+        does.
+
+        Args:
+            memory_mib: of each function.
+            size: of the functions.
+            workers: of each way, how many.
+            held_bytes: as `Sums` has them.
+            short: whether the run is over before a checkpoint is due.
+        """
+        found = np.full(len(workers), NONE)
         mine = -(-self._problem.batch_size // workers)
-        found = np.full(len(held_bytes), _NONE)
         for micro in self._micro_batches:
-            open_ = found == _NONE
-            if micro > mine or not open_.any():
+            (open_,) = np.nonzero((found == NONE) & (micro <= mine))
+            if not len(open_):
                 break
-            if not self.holds_on_gpu(size, workers, micro):
-                continue
-            held = cast("float", held_bytes)
-            needs = self.needs_mib(size, workers, micro, held_bytes=held, short=short)
-            found[open_ & (needs <= memory_mib)] = micro
+            each, at = np.unique(workers[open_], return_inverse=True)
+            numbers = each.tolist()
+            peaks = [self._peak(n, micro, short=short) for n in numbers]
+            other_mib: Any = np.array([one.other_mib for one in peaks])[at]
+            step_mib: Any = np.array([one.step_mib for one in peaks])[at]
+            held: Any = held_bytes[open_]
+            needs = self._of_size(size, Peak(other_mib, step_mib).mib(held))
+            on_gpu = np.array([self.holds_on_gpu(size, n, micro) for n in numbers])[at]
+            found[open_[on_gpu & (needs <= memory_mib)]] = micro
         return found

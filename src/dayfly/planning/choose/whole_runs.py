@@ -100,7 +100,7 @@ def usd_beside_sums(
     steps: int,
 ) -> float:
     """Returns the dollars of a run but for its sums: functions, reports, servers; elementwise in
-    the last three.
+    workers, run_s, lives and steps.
 
     Args:
         p: the problem.
@@ -119,10 +119,9 @@ def usd_beside_sums(
         return usd
     means, share = ChannelModel.of(p.profile), size.gpu_share
     pace = pace_of(means, [memory_mib], p.platform, p.store, workers, share)
-    run = Configuration(workers=workers, batch_size=p.batch_size, epochs=p.epochs)
     lookers = pace.lookers
     for rank, count in ((0, 1), (1, lookers - 1), (lookers, workers - lookers)):
-        told = told_by(run, pace, run_s, lives, steps, rank)
+        told = told_by(p.epochs, pace, run_s, lives, steps, rank)
         asked = told.requests - told.puts
         each = p.store.puts_usd(told.puts, told.bytes_up) + p.store.gets_usd(asked, 0)
         usd = usd + count * (each + p.store.transfer_usd(told.bytes_up, 0))

@@ -329,6 +329,7 @@ def _pipelines_of(
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
     until = time.process_time() + time_limit_s
     found: dict[Settings, Candidate] = {}
+    seen: dict[PipelinePlan, tuple[Candidate, float]] = {}
     spare_mib, gap = 0.0, 0.0
     good: tuple[PipelinePlan, ...] = ()
     for within in (_ROUGHLY, 0.0):
@@ -341,14 +342,16 @@ def _pipelines_of(
             if not point.plan.starts:
                 continue  # not cut: the other planner's
             plan = merged.unmerged(point.plan)
-            limits = point.limits or _limits(target, asked, plan)
-            whole = Point(point.seconds * steps, point.usd * steps, plan, limits)
-            if not compared:
-                whole = at_target(target, whole, plan.functions)
-            own = pipeline_settings(plan) | kind.settings
-            one = candidate_of(target, PIPELINE, whole, own, wanted)
-            one = as_run(one) if compared else one
-            over = excess_mib(one)
+            if plan not in seen:
+                limits = point.limits or _limits(target, asked, plan)
+                whole = Point(point.seconds * steps, point.usd * steps, plan, limits)
+                if not compared:
+                    whole = at_target(target, whole, plan.functions)
+                own = pipeline_settings(plan) | kind.settings
+                one = candidate_of(target, PIPELINE, whole, own, wanted)
+                one = as_run(one) if compared else one
+                seen[plan] = one, excess_mib(one)
+            one, over = seen[plan]
             excess = max(excess, over)
             if over <= 0:
                 found.setdefault(one.settings, one)
