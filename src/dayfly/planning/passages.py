@@ -52,7 +52,7 @@ class PassagePlan(CompiledSchedule):
         return self._columns.schedule()
 
     @property
-    def names(self) -> tuple[tuple[str, int, int] | None, ...]:  # type: ignore[override]
+    def names(self) -> tuple[tuple[str, int, int] | None, ...]:
         """As of `CompiledSchedule`."""
         return tuple(self._columns.names)
 
