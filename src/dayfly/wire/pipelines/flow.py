@@ -77,7 +77,8 @@ class Flow:
     def passing(self, samples: int, own: StageRank) -> Passing:
         """What a rank passes of a batch of so many samples; empty micro-batches are left out."""
         if self.shared is not None:
-            sizes = [len(share(samples, number, self.total)) for number in range(self.total)]
+            total = self.total
+            sizes = [len(share(samples, number, total)) for number in range(total)]
             return self._routed(sizes, own)
         replicas = self.layout.replicas_of(own.stage)
         return _alone(micro_batches(samples, own.replica, replicas, self.pieces, self.leaves))
