@@ -27,7 +27,16 @@ from rich.table import Table
 from benchmarks.parts.arguments import add_keep, add_pictures, new_parser
 from benchmarks.parts.machine import machine, machine_line
 from benchmarks.parts.papers.drawing import draw
-from benchmarks.parts.protocols import capped, fasdl, fasdl_drawn, gpt, hybrid, linear, utilisation
+from benchmarks.parts.protocols import (
+    capped,
+    fasdl_chosen,
+    fasdl_compared,
+    fasdl_drawn,
+    gpt,
+    hybrid,
+    linear,
+    utilisation,
+)
 from benchmarks.parts.protocols.trained import Runs
 from benchmarks.parts.scratch import scratch_of
 from benchmarks.parts.spread import framed
@@ -43,11 +52,13 @@ class Part:
         measure: rows of these runs and seeds.
         choose: rows of the settings to choose from; None: there are none.
         table: of rows and the number of workers, for a person.
+        chosen: likewise of the rows to choose from; None: as `table`.
     """
 
     measure: Callable[[Runs, Sequence[int]], list[dict[str, Any]]]
     choose: Callable[[Runs, Sequence[int]], list[dict[str, Any]]] | None
     table: Callable[[list[dict[str, Any]], int], Table]
+    chosen: Callable[[list[dict[str, Any]], int], Table] | None = None
 
 
 PARTS: Mapping[str, Part] = {
@@ -62,7 +73,9 @@ PARTS: Mapping[str, Part] = {
     "gpt": Part(gpt.measure, gpt.choose, gpt.table),
     "utilisation": Part(utilisation.measure, utilisation.choose, utilisation.table),
     "hap": Part(hybrid.measure, hybrid.choose, hybrid.table),
-    "fasdl": Part(fasdl.measure, fasdl.choose, fasdl.table),
+    "fasdl": Part(
+        fasdl_compared.measure, fasdl_chosen.choose, fasdl_compared.table, fasdl_chosen.table
+    ),
     "caps": Part(capped.measure, None, capped.table),
 }
 _SEEDS, _CHOOSING_SEEDS = 5, 2
@@ -101,7 +114,11 @@ def _drawn(parts: Mapping[str, list[dict[str, Any]]], asked: argparse.Namespace)
 
 def table(result: Mapping[str, Any]) -> Table:
     """The result for a person."""
-    below = [PARTS[name].table(rows, result["workers"]) for name, rows in result["parts"].items()]
+    below = []
+    for name, rows in result["parts"].items():
+        part = PARTS[name]
+        shows = part.chosen if result["choose"] and part.chosen else part.table
+        below.append(shows(rows, result["workers"]))
     return framed(machine_line(result["machine"]), *below)
 
 

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import io
+import math
+from collections.abc import Iterator
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.parts.planning.measure import Taken
-from benchmarks.parts.protocols import capped, fasdl, fasdl_drawn
+from benchmarks.parts.protocols import (
+    capped,
+    fasdl,
+    fasdl_alone,
+    fasdl_chosen,
+    fasdl_compared,
+    fasdl_drawn,
+)
 from benchmarks.parts.protocols.beside import Method
+from benchmarks.parts.protocols.hybrid import sgd
 from benchmarks.parts.protocols.trained import Runs, Trained
 from rich.console import Console
+from torch import nn
 
 import dayfly
 from benchmarks import protocols
 from dayfly.batches import share
+from dayfly.data.npy_arrays import digits
 from dayfly.errors import RequestError
+from dayfly.job import Job
 from dayfly.models import parameters_of
 
 pytestmark = pytest.mark.long
@@ -27,7 +42,7 @@ WORKERS = 4
 def test_computing_is_a_part_of_a_step_that_counts() -> None:
     """A step of ScatterReduce: 32 samples by a quarter of a vCPU, and 2.5 times 4.7 MB a way."""
     assert parameters_of(fasdl.cnn()) == 1_182_730
-    plain = fasdl.Pace.of(fasdl.methods(WORKERS)[0], "s3", WORKERS).step
+    plain = fasdl.paces("s3", WORKERS)[fasdl.BASE].step
     assert plain.breakdown["compute"] == pytest.approx(0.087, rel=0.01)
     assert plain.step_s - plain.breakdown["compute"] == pytest.approx(
         2.5 * 4 * 1_182_730 / 70e6 + 4 * 0.04, rel=0.05
@@ -45,47 +60,131 @@ def test_fasdls_batch_has_both_roles_end_together() -> None:
     assert len(share(batch + WORKERS - 1, 0, WORKERS, more)) > own, "the others would be late"
 
 
-def test_seconds_and_dollars_are_of_the_epochs_up_to_the_loss(
+def test_an_amount_buys_whole_epochs() -> None:
+    plain = fasdl.paces("s3", WORKERS)[fasdl.BASE]
+    for of in fasdl.COUNTED:
+        assert [plain.buys(of, plain.takes(of, n)) for n in (1, 2, 30)] == [1, 2, 30]
+        assert plain.buys(of, 0.999 * plain.takes(of, 7)) == 6
+        assert plain.buys(of, 0.5 * plain.takes(of, 1)) == 0
+    affords = fasdl.most_epochs(WORKERS)
+    last = fasdl.BUDGETS[-1]
+    dollars = fasdl.bought("AllReduce", "s3", WORKERS, "usd", last)
+    assert affords["all wait"] == dollars > 2 * last, "a quarter of ScatterReduce's requests"
+    assert affords["HAP, FasDL's batch"] > affords["HAP, equal shares"] > dollars
+
+
+def test_losses_are_those_of_equal_epochs_seconds_and_dollars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Curves are made up: those that wait come to the loss after 2 epochs, and HAP after 3."""
+    """Curves are made up: losses of those that wait fall by 20% an epoch, and HAP's by 16%."""
 
     def came(self: Method, _: Runs, seed: int) -> Trained:
-        late = [2.0] if self.settings["sync"] == "hap" else []
-        losses = [*late, 1.0, *[fasdl.TARGET] * 10][:10]
-        return _came(losses, seed)
+        each = 0.84 if self.settings["sync"] == "hap" else 0.8
+        if "that batch" in self.name:
+            each = 0.99  # it does not come to the loss
+        epochs = self.task.facts["epochs"]
+        return _came([(1 + seed / 100) * each**n for n in range(1, epochs + 1)], seed)
 
     monkeypatch.setattr(Method, "train", came)
-    monkeypatch.setattr(fasdl, "STORES", {"s3": None})
-    rows = fasdl.measure(Runs(None, tmp_path, WORKERS), [0, 1])
-    by_name = {row["method"]: row for row in rows}
-    assert by_name.keys() == {one.name for one in fasdl.methods(WORKERS)}
-    plain, hap = by_name[fasdl.BASE], by_name["HAP, equal shares"]
-    assert (plain["epoch"], hap["epoch"], plain["sooner"], plain["cheaper"]) == (2, 3, 1, 1)
-    assert hap["sooner"] == pytest.approx(plain["epochs_s"][1] / hap["epochs_s"][2])
-    assert hap["cheaper"] == pytest.approx(plain["epochs_usd"][1] / hap["epochs_usd"][2])
-    assert hap["epochs_usd"][2] < plain["epochs_usd"][1], "fewer requests, so more epochs"
-    assert plain["then"] == fasdl.TARGET
-    affords = fasdl.Pace.of(fasdl.methods(WORKERS)[3], "s3", WORKERS).epochs(plain["usd"])
-    assert 3 <= affords <= 10, "within the epochs that were trained"
-    assert hap["then"] == fasdl.TARGET
-    by_usd, by_s = fasdl_drawn.figure(rows).panels
-    assert by_usd.named("HAP, equal shares").at(1e3 * hap["epochs_usd"][0]) == 2.0
-    assert by_s.named(fasdl.BASE).ys == tuple(plain["losses"])
+    rows = fasdl_compared.measure(Runs(None, tmp_path, WORKERS), [0, 1, 2])
+    over_s3 = {row["method"]: row for row in rows if row["store"] == "s3"}
+    assert len(rows) == len(fasdl.STORES) * len(over_s3)
+    assert over_s3.keys() == {one.name for one in fasdl.methods(WORKERS)}
+
+    plain, hap = over_s3[fasdl.BASE], over_s3["HAP, equal shares"]
+    assert (plain["epoch"], plain["sooner"], plain["cheaper"]) == (11, 1, 1)
+    assert (hap["epoch"], hap["seconds"], hap["usd"]) == (
+        14,
+        hap["epochs_s"][13],
+        hap["epochs_usd"][13],
+    )
+    assert hap["sooner"] == pytest.approx(plain["epochs_s"][10] / hap["seconds"])
+    assert hap["cheaper"] == pytest.approx(plain["epochs_usd"][10] / hap["usd"])
+
+    for of, key in (("epochs", None), ("seconds", "epochs_s"), ("usd", "epochs_usd")):
+        found = {one["budget"]: one for one in hap["budgets"] if one["equal"] == of}
+        assert tuple(found) == fasdl.BUDGETS
+        for budget, one in found.items():
+            epochs = one["epochs"]
+            if key is None:
+                assert epochs == budget
+            else:
+                most = plain[key][budget - 1] * (1 + 1e-9)
+                assert hap[key][epochs - 1] <= most
+                assert [took for took in hap[key] if took <= most] == hap[key][:epochs]
+            assert one["loss"] == pytest.approx(1.01 * 0.84**epochs)
+            assert one["better"] == (3 if 0.84**epochs < 0.8**budget else 0)
+
+    assert over_s3["AllReduce, that batch"]["reached"] == 0
+    last = fasdl.BUDGETS[-1]
+    by_usd, by_s, *_ = fasdl_drawn.figure(rows).panels
+    for panel, key, times in ((by_usd, "epochs_usd", 1e3), (by_s, "epochs_s", 1)):
+        drawn = panel.named("HAP, equal shares")
+        assert drawn.xs[0] == times * hap[key][0]
+        assert drawn.xs[-1] <= panel.named(fasdl.BASE).xs[-1] == times * plain[key][last - 1]
+        assert len(panel.named(fasdl.BASE).xs) == last
+
+    page = io.StringIO()
+    Console(file=page, width=80).print(fasdl_compared.table(rows, WORKERS))
+    assert "…" not in page.getvalue(), "it fits into a terminal"
 
 
-def test_no_loss_is_given_for_dollars_that_buy_more_epochs_than_were_trained(
+def test_a_budget_has_the_least_loss_and_its_accuracy() -> None:
+    run = _came([0.5, 0.2, 0.4, 0.1], 0)
+    run.accuracies[:] = [0.6, 0.8, 0.7, 0.9]
+    assert fasdl_compared._least(run, 3) == (0.2, 0.8)
+    assert fasdl_compared._least(run, 4) == (0.1, 0.9)
+
+
+def test_one_process_has_the_losses_of_a_real_run(tmp_path: Path) -> None:
+    """Of workers that lag and of such that wait, with unequal shares; staleness is seen."""
+    job = Job(
+        model=_small,
+        data="digits",
+        loss=nn.functional.cross_entropy,
+        optimizer=partial(sgd, 0.5, momentum=0.5),
+        batch_size=200,
+        epochs=3,
+        seed=100,
+    )
+    shares, found = (1, 4, 4), {}
+    for sync, newest in (("hap", 1), ("bsp", 3)):
+        alone = fasdl_alone.losses(job, digits(), workers=3, aggregators=newest, shares=shares)
+        found[sync] = list(alone)
+        how: Any = {"sync": sync, "collective": "k-reduce", "aggregators": 1, "shares": shares}
+        real = dayfly.train(job, workers=3, run_dir=tmp_path / sync, progress=False, **how)
+        losses = [one["val_loss"] for one in real.history]
+        assert found[sync] == pytest.approx(losses, rel=1e-4)
+    assert found["hap"] != pytest.approx(found["bsp"], rel=1e-3)
+
+
+def _small() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+def test_settings_that_diverge_are_not_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Method, "train", lambda *_: _came([1.0] * 9 + [fasdl.TARGET], 0))
-    monkeypatch.setattr(fasdl, "STORES", {"s3": None})
-    rows = {row["method"]: row for row in fasdl.measure(Runs(None, tmp_path, WORKERS), [0])}
-    assert rows[fasdl.BASE]["then"] == fasdl.TARGET
-    hap = rows["HAP, equal shares"]
-    assert "then" not in hap
-    assert hap["of_seeds"][0]["then"] is None
+    """Losses are made up, by the settings: the best one at first is not the best one later."""
+
+    def losses(job: Job, *_: Any, **how: Any) -> Iterator[float]:
+        optimizer = job.optimizer.keywords | {"rate": job.optimizer.args[0]}  # type: ignore[union-attr]
+        if optimizer["momentum"] == 0.9 and optimizer["rate"] > 0.01:
+            return repeat(math.inf, job.epochs)
+        later = 1 / job.epochs if optimizer == {"momentum": 0.5, "rate": 0.1} else 0.0
+        return (1 - optimizer["rate"] / 10 - later * n for n in range(job.epochs))
+
+    monkeypatch.setattr(fasdl_alone, "losses", losses)
+    rows = fasdl_chosen.choose(Runs(None, tmp_path, WORKERS), [100])
+    by_curve = {row["method"]: row for row in reversed(rows)}  # the first one of each
+    assert by_curve.keys() == fasdl.CHOSEN.keys()
+    assert len(rows) == len(by_curve) * len(fasdl_chosen.GRID)
+    for row in by_curve.values():
+        assert (row["rate"], row["momentum"]) == (0.1, 0.5)
+    assert {row["first"] is None for row in rows if row["momentum"] == 0.9} == {True, False}
     page = io.StringIO()
-    Console(file=page, width=80).print(fasdl.table(list(rows.values()), WORKERS))
+    Console(file=page, width=80).print(fasdl_chosen.table(rows, WORKERS))
+    assert "diverged" in page.getvalue()
     assert "…" not in page.getvalue(), "it fits into a terminal"
 
 
@@ -103,7 +202,7 @@ def test_a_measured_step_stands_beside_its_prediction(
         return _taken(plain_s * (1.1 if len(order) <= len(names) else 1.0))
 
     names = [one.name for one in fasdl.methods(WORKERS)]
-    plain_s = fasdl.Pace.of(fasdl.methods(WORKERS)[0], "s3", WORKERS).step.step_s
+    plain_s = fasdl.paces("s3", WORKERS)[fasdl.BASE].step.step_s
     monkeypatch.setattr(capped, "run_once", ran)
     rows = capped.measure(Runs(None, tmp_path, WORKERS), [0, 1])
     assert order == [*names, *names[1:], names[0]], "by turns"

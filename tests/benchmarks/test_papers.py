@@ -62,14 +62,14 @@ def layer(flops: float, size: int) -> Layer:
     )
 
 
-#: Pictures that `dayfly bench accuracy` draws, of real runs.
-_OF_ACCURACY = ("kubeml-accuracy", "kubeml-sweeps")
+#: Pictures that `dayfly bench accuracy` and `dayfly bench protocols` draw, of real runs.
+_OF_RUNS = ("kubeml-accuracy", "kubeml-sweeps", "fasdl-12")
 
 
 def test_the_page_has_each_picture_once_and_no_other() -> None:
     named = re.findall(r"!\[[^\]]*\]\(papers/([\w-]+)\.png\)", PAGE)
     there = {path.stem for path in (ROOT / "docs" / "papers").iterdir()}
-    assert sorted(named) == sorted(there) == sorted([*FIGURES, *_OF_ACCURACY])
+    assert sorted(named) == sorted(there) == sorted([*FIGURES, *_OF_RUNS])
 
 
 @pytest.mark.parametrize(

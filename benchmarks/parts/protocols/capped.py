@@ -16,27 +16,27 @@ from rich.table import Table
 
 import dayfly
 from benchmarks.parts.planning.measure import run_once
-from benchmarks.parts.protocols.fasdl import BASE, MEMORY_MIB, OWN, PLATFORM, job, methods
+from benchmarks.parts.protocols.fasdl import BASE, MEMORY_MIB, OWN, PLATFORM, How, job, methods
 from benchmarks.parts.protocols.trained import Runs
 from benchmarks.parts.spread import columns, framed, number, say, shown, spread
 
 Json = dict[str, Any]
 LATENCY_MS = 40.0
-_EPOCHS, _RATE = 2, 0.01
+_EPOCHS, _HOW = 2, How(0.01, 0.9)
 _LIMITS: Json = {"imitate": PLATFORM, "latency_ms": LATENCY_MS}
 
 
 def measure(runs: Runs, seeds: Sequence[int]) -> list[Json]:
     """A row a method; a seed is a round."""
     compared = methods(runs.workers)
-    known = dayfly.profile(job(OWN * runs.workers, _RATE), memory_mib=MEMORY_MIB, **_LIMITS)
+    known = dayfly.profile(job(OWN * runs.workers, _HOW, _EPOCHS), memory_mib=MEMORY_MIB, **_LIMITS)
     took: dict[str, list[float]] = {one.name: [] for one in compared}
     for at, seed in enumerate(seeds):
         turn = at % len(compared)
         for one in (*compared[turn:], *compared[:turn]):
             asked: Json = {"workers": runs.workers, "memory_mib": MEMORY_MIB, **_LIMITS}
             asked |= {"seed": seed, **one.settings}
-            whole = job(one.batch, _RATE, _EPOCHS)
+            whole = job(one.batch, _HOW, _EPOCHS)
             found = run_once(whole, one.name, runs.scratch / "run", stages=1, **asked)
             took[one.name].append(found.step_s)
             say(f"round {at + 1} of {len(seeds)}: {one.name} {1e3 * found.step_s:.0f} ms a step")

@@ -12,26 +12,25 @@
       FasDL's batch             likewise, and aggregators have as many samples as ScatterReduce's
                                 workers, so the batch is larger
 
-Sums of all that wait have the same bits, so one run a seed has the curve of all of them.
+Sums of all that wait have the same bits, so one run a seed has the curve of all of them. A budget
+is what so many epochs of ScatterReduce take, in dollars or seconds, over the same store: the others
+have as many epochs as that buys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from rich.table import Table
 from torch import nn
 
 import dayfly
 from benchmarks.parts.protocols.beside import Method
 from benchmarks.parts.protocols.hybrid import digits, sgd
-from benchmarks.parts.protocols.trained import Runs, Task, Trained
-from benchmarks.parts.spread import columns, framed, number, shown, spread
+from benchmarks.parts.protocols.trained import Task
 from dayfly.batches import share
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.job import Job
@@ -54,13 +53,30 @@ STORES: Mapping[str, float | None] = {"s3": None, "elasticache": 0.001}
 OWN = 32
 #: Validation loss up to which seconds and dollars are counted.
 TARGET = 0.1
-_EPOCHS = 10
-_RATES = (0.1, 0.05, 0.02, 0.01)
-#: Learning rates, of `_RATES`: by `choose`, with other seeds than are reported.
-_RATE = {"bsp": 0.02, "bsp, larger batch": 0.05, "hap": 0.02, "hap, larger batch": 0.02}
+#: Epochs of ScatterReduce that are the budgets, and in what they are counted: in each alike.
+BUDGETS = (2, 3, 5)
+COUNTED = ("epochs", "seconds", "usd")
 _WAITS = {"sync": "bsp", "collective": "k-reduce", "aggregators": 1}
 _LAGS = {**_WAITS, "sync": "hap"}
 BASE = "ScatterReduce"
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """Settings of SGD."""
+
+    rate: float
+    momentum: float
+
+
+#: By curve; chosen by `fasdl_chosen.choose`, with other seeds than are reported.
+CHOSEN = {
+    "all wait": How(0.02, 0.9),
+    "all wait, larger batch": How(0.05, 0.9),
+    "HAP, equal shares": How(0.1, 0.0),
+    "HAP, shares auto": How(0.1, 0.0),
+    "HAP, FasDL's batch": How(0.02, 0.9),
+}
 
 
 def cnn() -> nn.Sequential:
@@ -78,33 +94,33 @@ def cnn() -> nn.Sequential:
     return model
 
 
-def job(batch: int, rate: float, epochs: int = _EPOCHS) -> Job:
+def job(batch: int, how: How, epochs: int) -> Job:
     """What is trained.
 
     Args:
         batch: samples of all workers.
-        rate: learning rate.
+        how: settings of SGD.
         epochs: of the run.
     """
     return Job(
         model=cnn,
         data="digits",
         loss=nn.functional.cross_entropy,
-        optimizer=partial(sgd, rate),
+        optimizer=partial(sgd, how.rate, momentum=how.momentum),
         batch_size=batch,
         epochs=epochs,
     )
 
 
-def _made(batch: int, rate: float, _: Path) -> Job:
-    return job(batch, rate)
+def _made(batch: int, how: How, epochs: int, _: Path) -> Job:
+    return job(batch, how, epochs)
 
 
 @cache
 def profile(store: str) -> Profile:
     """Returns the job's profile on the platform over a store of `STORES`, from the catalogue."""
     return catalogued_profile(
-        job(OWN, _RATES[0]),
+        job(OWN, How(0.01, 0.9), epochs=1),
         name="digits",
         platform=PLATFORM,
         store=store,
@@ -122,49 +138,51 @@ class Compared:
         name: for people.
         batch: samples of all workers.
         settings: of `dayfly.train` and `dayfly.predict`.
-        rate: name in `_RATE`.
+        curve: name in `CHOSEN`: methods with the same one have the same losses by epoch.
     """
 
     name: str
     batch: int
     settings: Mapping[str, Any]
-    rate: str
+    curve: str
+
+    @property
+    def lags(self) -> bool:
+        """Whether workers that do not sum go on without waiting."""
+        return bool(self.settings["sync"] == "hap")
 
     @property
     def shares(self) -> tuple[int, ...]:
         """Each worker's share of the batch; empty: all are equal."""
         return tuple(self.settings.get("shares", ()))
 
-    def method(self, rate: float | None = None) -> Method:
-        """Returns the run that has its curve.
+    def method(self, epochs: int) -> Method:
+        """Returns the run that has its curve, with the settings that were chosen.
 
         Args:
-            rate: learning rate; None: the chosen one.
+            epochs: of the run.
         """
-        rate = _RATE[self.rate] if rate is None else rate
-        facts = {"batch": self.batch, "rate": rate, "epochs": _EPOCHS}
-        make = partial(_made, self.batch, rate)
+        how = CHOSEN[self.curve]
+        facts = {"batch": self.batch, **asdict(how), "epochs": epochs}
+        make = partial(_made, self.batch, how, epochs)
         task = Task(name="digits, 4.7 MB", facts=facts, make=make, batch=digits)
-        how = self.settings if self.settings["sync"] == "hap" else _WAITS
-        return Method(name=self.name, task=task, settings=how)
+        return Method(
+            name=self.name, task=task, settings=self.settings if self.lags else dict(_WAITS)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What a run takes that ends with an epoch.
+    """What a run takes that ends with an epoch; each by the names of `COUNTED`.
 
     Attributes:
-        first_s: total time of a run of one epoch.
-        epoch_s: what each further one adds.
-        first_usd: the bill of a run of one epoch.
-        epoch_usd: what each further one adds.
+        first: of a run of one epoch: itself, its total time, its bill.
+        each: what a further epoch adds.
         step: prediction of the run of one epoch.
     """
 
-    first_s: float
-    epoch_s: float
-    first_usd: float
-    epoch_usd: float
+    first: Mapping[str, float]
+    each: Mapping[str, float]
     step: Prediction
 
     @classmethod
@@ -182,25 +200,58 @@ class Pace:
         )
         assert alone is not None
         assert two is not None
-        return cls(
-            first_s=alone.total_s,
-            epoch_s=two.total_s - alone.total_s,
-            first_usd=alone.cost_usd,
-            epoch_usd=two.cost_usd - alone.cost_usd,
-            step=alone,
+        first = {"epochs": 1.0, "seconds": alone.total_s, "usd": alone.cost_usd}
+        both = {"epochs": 2.0, "seconds": two.total_s, "usd": two.cost_usd}
+        return cls(first=first, each={of: both[of] - first[of] for of in COUNTED}, step=alone)
+
+    def takes(self, of: str, epochs: int) -> float:
+        """Returns what a run of so many epochs takes of something in `COUNTED`."""
+        return self.first[of] + (epochs - 1) * self.each[of]
+
+    def buys(self, of: str, amount: float) -> int:
+        """Returns how many whole epochs an amount of something in `COUNTED` pays for."""
+        return max(0, int((amount - self.first[of]) / self.each[of] + 1 + 1e-9))
+
+
+@cache
+def paces(store: str, workers: int) -> Mapping[str, Pace]:
+    """Returns the pace of each method over a store, by name."""
+    return {one.name: Pace.of(one, store, workers) for one in methods(workers)}
+
+
+def bought(name: str, store: str, workers: int, of: str, budget: int) -> int:
+    """Returns epochs that a method has for what ScatterReduce's take over the same store.
+
+    Args:
+        name: of the method.
+        store: of `STORES`.
+        workers: of the run.
+        of: what is equal, of `COUNTED`.
+        budget: epochs of ScatterReduce.
+    """
+    here = paces(store, workers)
+    return here[name].buys(of, here[BASE].takes(of, budget))
+
+
+def curves(workers: int) -> Mapping[str, list[Compared]]:
+    """Returns the methods that share each curve."""
+    return {
+        curve: [one for one in methods(workers) if one.curve == curve]
+        for curve in dict.fromkeys(one.curve for one in methods(workers))
+    }
+
+
+def most_epochs(workers: int) -> Mapping[str, int]:
+    """Returns epochs of each curve that the largest budget buys, of whatever and wherever."""
+    return {
+        curve: max(
+            bought(one.name, store, workers, of, BUDGETS[-1])
+            for one in sharing
+            for store in STORES
+            for of in COUNTED
         )
-
-    def seconds(self, epochs: int) -> float:
-        """Returns the total time of a run of so many epochs."""
-        return self.first_s + (epochs - 1) * self.epoch_s
-
-    def usd(self, epochs: int) -> float:
-        """Returns the bill of a run of so many epochs."""
-        return self.first_usd + (epochs - 1) * self.epoch_usd
-
-    def epochs(self, usd: float) -> int:
-        """Returns how many epochs so many dollars pay for."""
-        return int((usd - self.first_usd) / self.epoch_usd + 1 + 1e-9)
+        for curve, sharing in curves(workers).items()
+    }
 
 
 def even(workers: int, batch: int) -> tuple[int, ...]:
@@ -232,11 +283,12 @@ def methods(workers: int) -> tuple[Compared, ...]:
         how: Json = {"sync": "bsp", "collective": "scatter-reduce"}
         if aggregators is not None:
             how |= {"collective": "k-reduce", "aggregators": aggregators}
-        return Compared(name=name, batch=samples, settings=how, rate=_rate(how, samples > batch))
+        curve = "all wait" + ", larger batch" * (samples > batch)
+        return Compared(name=name, batch=samples, settings=how, curve=curve)
 
     def lags(name: str, shares: tuple[int, ...], samples: int = batch) -> Compared:
         how = {**_LAGS, "shares": shares} if shares else dict(_LAGS)
-        return Compared(name=name, batch=samples, settings=how, rate=_rate(how, samples > batch))
+        return Compared(name=name, batch=samples, settings=how, curve=name)
 
     return (
         waits(BASE, None),
@@ -246,119 +298,5 @@ def methods(workers: int) -> tuple[Compared, ...]:
         lags("HAP, shares auto", even(workers, batch)),
         lags("HAP, FasDL's batch", even(workers, larger), larger),
         waits("ScatterReduce, that batch", None, larger),
-    )
-
-
-def _rate(settings: Mapping[str, Any], larger: bool) -> str:
-    return f"{settings['sync']}{', larger batch' * larger}"
-
-
-def measure(runs: Runs, seeds: Sequence[int]) -> list[Json]:
-    """A row a store and method."""
-    compared = methods(runs.workers)
-    came: dict[str, list[Trained]] = {one.name: [] for one in compared}
-    for seed in seeds:
-        for one in compared:
-            came[one.name].append(one.method().train(runs, seed))
-    rows = []
-    for store in STORES:
-        paces = {one.name: Pace.of(one, store, runs.workers) for one in compared}
-        rows += [_row(one, store, paces, came) for one in compared]
-    return rows
-
-
-def choose(runs: Runs, seeds: Sequence[int]) -> list[Json]:
-    """Learning rates of those that wait and of HAP, with either batch; a row each, over S3."""
-    rows = []
-    for one in {one.rate: one for one in reversed(methods(runs.workers))}.values():
-        pace = Pace.of(one, "s3", runs.workers)
-        for rate in _RATES:
-            came = [one.method(rate).train(runs, seed) for seed in seeds]
-            row = _row(one, "s3", {one.name: pace}, {one.name: came})
-            rows.append(row | {"method": f"{one.rate}: {rate:g}"})
-    return rows
-
-
-def _row(
-    one: Compared,
-    store: str,
-    paces: Mapping[str, Pace],
-    came: Mapping[str, Sequence[Trained]],
-) -> Json:
-    """A method beside ScatterReduce, if that is there; curves are medians of the seeds."""
-    pace, ours = paces[one.name], came[one.name]
-    of_seeds: list[Json] = []
-    for at, run in enumerate(ours):
-        epoch = run.reached(TARGET)
-        found: Json = {"best": run.best, "accuracy": run.accuracies[-1], "epoch": epoch}
-        took = None if epoch is None else (pace.seconds(epoch), pace.usd(epoch))
-        if took is not None:
-            found |= {"seconds": took[0], "usd": took[1]}
-        plain = came[BASE][at].reached(TARGET) if BASE in came else None
-        if plain is not None:
-            base = paces[BASE]
-            paid = pace.epochs(base.usd(plain))
-            trained = 1 <= paid <= len(run.losses)  # beyond them nothing is known of its loss
-            found["then"] = min(run.losses[:paid]) if trained else None
-            if took is not None:
-                found["sooner"] = base.seconds(plain) / took[0]
-                found["cheaper"] = base.usd(plain) / took[1]
-        of_seeds.append(found)
-    step, volume = pace.step, pace.step.step_volume
-    row: Json = {
-        "method": one.name,
-        "store": store,
-        "batch": one.batch,
-        "shares": list(one.shares),
-        "step_s": step.step_s,
-        "requests": volume.puts + volume.gets,
-        "epochs_s": [pace.seconds(n) for n in range(1, _EPOCHS + 1)],
-        "epochs_usd": [pace.usd(n) for n in range(1, _EPOCHS + 1)],
-        "losses": [median(of) for of in zip(*(run.losses for run in ours), strict=True)],
-        "accuracies": [median(of) for of in zip(*(run.accuracies for run in ours), strict=True)],
-        "seeds": len(ours),
-        "reached": sum(found["epoch"] is not None for found in of_seeds),
-        "of_seeds": of_seeds,
-    }
-    for name in dict.fromkeys(key for found in of_seeds for key in found):
-        values = [found[name] for found in of_seeds if found.get(name) is not None]
-        row |= spread(name, values) if values else {}
-    return row
-
-
-def table(rows: Sequence[Mapping[str, Any]], workers: int) -> Table:
-    """For a person."""
-    learnt = columns(["method"], ["batch", "own", "least loss", "accuracy", "epoch", "came"])
-    taken = columns(["method"], ["step ms", "s", "sooner", "m$", "cheaper", "loss then"])
-    for row in rows:
-        if row["store"] != rows[0]["store"]:
-            continue
-        own = len(share(row["batch"], 0, workers, tuple(row["shares"])))
-        reached = f"{row['reached']} of {row['seeds']}"
-        epoch = f"{row['epoch']:g}" if "epoch" in row else ""
-        cells = [row["method"], str(row["batch"]), str(own), number(row["best"], 4)]
-        learnt.add_row(*cells, number(100 * row["accuracy"], 1), epoch, reached)
-    for store in dict.fromkeys(row["store"] for row in rows):
-        taken.add_row(f"[bold]{store}[/bold]")
-        for row in rows:
-            if row["store"] == store:
-                usd = None if "usd" not in row else 1e3 * row["usd"]
-                taken.add_row(
-                    row["method"],
-                    number(1e3 * row["step_s"], 0),
-                    number(row.get("seconds"), 1),
-                    shown(row, "sooner", 2)[0] if "sooner" in row else "",
-                    number(usd, 2),
-                    shown(row, "cheaper", 2)[0] if "cheaper" in row else "",
-                    number(row.get("then"), 4),
-                )
-    return framed(
-        f"a CNN of 4.7 MB over the digits, {workers} workers of {MEMORY_MIB} MiB, {_EPOCHS} "
-        f"epochs; medians of {rows[0]['seeds']} seeds",
-        learnt,
-        "own: samples of rank 0, which aggregates; epoch: the first whose "
-        f" validation loss is at most {TARGET:g}, of the seeds that came",
-        taken,
-        f"predicted for {PLATFORM}, up to that loss; sooner, cheaper: than {BASE}; loss then: for "
-        f"the dollars with which {BASE} came there",
+        waits("AllReduce, that batch", 1, larger),
     )

@@ -42,14 +42,17 @@ def digits(count: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(count, 1, 8, 8), torch.randint(10, (count,))
 
 
-def sgd(rate: float, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Returns SGD with momentum 0.9.
+def sgd(
+    rate: float, parameters: Iterable[nn.Parameter], momentum: float = 0.9
+) -> torch.optim.Optimizer:
+    """Returns SGD with momentum.
 
     Args:
         rate: learning rate.
         parameters: of the model.
+        momentum: 0: none.
     """
-    return torch.optim.SGD(parameters, lr=rate, momentum=0.9)
+    return torch.optim.SGD(parameters, lr=rate, momentum=momentum)
 
 
 def _job(rate: float, _: Path) -> Job:
