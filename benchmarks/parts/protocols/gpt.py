@@ -138,9 +138,9 @@ def _local(name: str, rate: float, k: int, **settings: Any) -> Method:
 
 
 #: Chosen by `choose`, with other seeds than those that are reported. F: fragments; T: overlap.
-_RATE = 1e-2
+_PLAIN_RATE, _RATE = 3e-3, 1e-2
 CHOSEN = (
-    _method(PLAIN, _RATE),
+    _method(PLAIN, _PLAIN_RATE),
     _local("average k 15", _RATE, 15),
     _local("nesterov k 15", _RATE, 15, **_NESTEROV),
     _local("nesterov k 15 F 2 T 10", _RATE, 15, **_NESTEROV, fragments=2, overlap=10),
@@ -150,8 +150,8 @@ CHOSEN = (
 
 
 def _choices() -> list[Method]:
-    """What was tried: bsp's learning rate first, then ks, outer settings and fractions by it."""
-    made = [_method(f"bsp rate {rate:g}", rate) for rate in (5e-3, 1e-2, 2e-2)]
+    """What can be tried: bsp's learning rate, then ks, outer settings and the others' rates."""
+    made = [_method(f"bsp rate {rate:g}", rate) for rate in (2e-3, 3e-3, 5e-3, 1e-2, 2e-2)]
     for k in (15, 30):
         made.append(_local(f"average k {k}", _RATE, k))
         for momentum in (0.5, 0.9):
@@ -175,7 +175,7 @@ def measure(runs: Runs, seeds: Sequence[int]) -> list[Json]:
 
 def choose(runs: Runs, seeds: Sequence[int]) -> list[Json]:
     """What can be chosen, beside bsp."""
-    return _rows(runs, seeds, _method(PLAIN, _RATE), _choices())
+    return _rows(runs, seeds, CHOSEN[0], _choices())
 
 
 def table(rows: Sequence[Mapping[str, Any]], workers: int) -> Table:
