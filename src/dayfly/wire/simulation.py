@@ -17,25 +17,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.loop import compiled
 from dayfly.wire.processor import Cores, SharedProcessor
 from dayfly.wire.schedule import Kind, Name, Op
-from dayfly.wire.streams import (
-    ALONE,
-    COMPUTE,
-    DOWN,
-    UP,
-    LaneRow,
-    Line,
-    Live,
-    MessageId,
-    Moments,
-    Rank,
-    Shared,
-)
+from dayfly.wire.streams import ALONE, COMPUTE, DOWN, UP, LaneRow, Line, Live, Moments, Rank, Shared
 
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.FETCH)
 
@@ -69,8 +57,8 @@ class _Run:
         self._cores = Cores(shared.cores, computing) if limited else None
         self._live: list[Live] = []
         self._lines = [(Line(UP, rank.up), Line(DOWN, rank.down)) for rank in ranks]
-        self._there: set[tuple[MessageId, int | None]] = set()
-        self._waiting: dict[MessageId, list[tuple[int, int]]] = defaultdict(list)
+        self._there: set[tuple[Hashable, int | None]] = set()
+        self._waiting: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
         self._events: list[tuple[float, int, int, int, int, float, Line | None]] = []
         self._pushed, self._now = 0, 0.0
         self._jobs: list[tuple[int, int]] = []  # what each is of, by number
