@@ -4,8 +4,8 @@
                          bucket 0               |all-reduce|   |     among the stage's replicas
                          tail      |of all ranks          |    |
 
-Replicas do the same passes: in virtual time each talks under a name of its own, so all of them have
-the schedules of one pipeline alone (`passage_plan`), which are made once.
+Stages and replicas that do the same passes have one schedule (`passage_plan`): labels say whom each
+of them talks to, and about which micro-batches.
 
 See `runs.protocols`: pipeline.py, staged_validation.py.
 """
