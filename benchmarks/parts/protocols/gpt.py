@@ -1,7 +1,8 @@
 """A small GPT over a slow link: local SGD, outer optimizers and their compression beside bsp.
 
 It learns letters of Python's standard library, of so little text that bsp comes to a plateau: its
-validation loss hardly falls in the last quarter of its epochs, and the table says by how much.
+validation loss hardly falls in the last quarter of its epochs, and the table says by how much. That
+loss is of equal parts of all modules that are held out, so that it differs little between seeds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from examples.charlm import ALPHABET, beginning, standard_library
+from examples.charlm import ALPHABET, beginning, encoded, standard_library
 from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
@@ -25,9 +26,9 @@ from dayfly.job import Job
 from dayfly.models import gpt, parameters_of
 
 Json = dict[str, Any]
-_WINDOW, _WIDTH, _LAYERS, _HEADS = 24, 48, 1, 4
-BATCH, _STEPS_AN_EPOCH, _EPOCHS, _WARM_UP_STEPS = 32, 60, 20, 50
-_TRAIN_CHARACTERS, _VALIDATION_CHARACTERS = 64_000, 16_000
+_WINDOW, _WIDTH, _LAYERS, _HEADS, _DROPOUT = 24, 64, 1, 4, 0.2
+BATCH, _STEPS_AN_EPOCH, _EPOCHS, _WARM_UP_STEPS = 96, 60, 15, 50
+_TRAIN_CHARACTERS, _VALIDATION_CHARACTERS = 24_000, 24_000
 PLAIN = "bsp"
 LINKS = (Link(mb_per_s=70.0, latency_ms=20.0), Link(mb_per_s=10.0, latency_ms=20.0))
 #: DiLoCo's outer optimizer, the same with less momentum, as there are few rounds, and SparseLoCo's.
@@ -58,11 +59,19 @@ class Letters(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
         return window[:-1], window[1:]
 
 
+def _middles(files: Sequence[Path], characters: int) -> torch.Tensor:
+    """Equal parts of all files, each from its middle, encoded (characters,)."""
+    each = -(-characters // len(files))
+    texts = [encoded(file.read_bytes()) for file in files]
+    parts = [text[max(0, (len(text) - each) // 2) :][:each] for text in texts]
+    return torch.cat(parts)[:characters]
+
+
 def _data() -> tuple[Letters, Letters]:
     train, validation = standard_library()
     return (
         Letters(beginning(train, _TRAIN_CHARACTERS), _STEPS_AN_EPOCH * BATCH),
-        Letters(beginning(validation, _VALIDATION_CHARACTERS), None),
+        Letters(_middles(validation, _VALIDATION_CHARACTERS), None),
     )
 
 
@@ -89,6 +98,7 @@ def _model() -> nn.Module:
         layers=_LAYERS,
         width=_WIDTH,
         heads=_HEADS,
+        dropout=_DROPOUT,
         tied=True,
     )
 
@@ -121,7 +131,7 @@ def _batch(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 def task(rate: float) -> Task:
     """The GPT with an inner learning rate."""
     facts = {
-        "model": [_WINDOW, _WIDTH, _LAYERS, _HEADS],
+        "model": [_WINDOW, _WIDTH, _LAYERS, _HEADS, _DROPOUT],
         "characters": [_TRAIN_CHARACTERS, _VALIDATION_CHARACTERS],
         "steps": [BATCH, _STEPS_AN_EPOCH, _EPOCHS],
         "rate": rate,
@@ -138,7 +148,7 @@ def _local(name: str, rate: float, k: int, **settings: Any) -> Method:
 
 
 #: Chosen by `choose`, with other seeds than those that are reported. F: fragments; T: overlap.
-_PLAIN_RATE, _RATE = 3e-3, 1e-2
+_PLAIN_RATE, _RATE = 3e-3, 5e-3
 CHOSEN = (
     _method(PLAIN, _PLAIN_RATE),
     _local("average k 15", _RATE, 15),
@@ -151,7 +161,7 @@ CHOSEN = (
 
 def _choices() -> list[Method]:
     """What can be tried: bsp's learning rate, then ks, outer settings and the others' rates."""
-    made = [_method(f"bsp rate {rate:g}", rate) for rate in (2e-3, 3e-3, 5e-3, 1e-2, 2e-2)]
+    made = [_method(f"bsp rate {rate:g}", rate) for rate in (2e-3, 3e-3, 5e-3, 8e-3)]
     for k in (15, 30):
         made.append(_local(f"average k {k}", _RATE, k))
         for momentum in (0.5, 0.9):
@@ -159,7 +169,7 @@ def _choices() -> list[Method]:
             made.append(_local(f"nesterov {momentum:g} k {k}", _RATE, k, **how))
             how["compress"] = "int4"
             made.append(_local(f"nesterov {momentum:g} int4 k {k}", _RATE, k, **how))
-    for k, rate in ((10, _RATE), (15, _RATE), (20, _RATE), (15, 5e-3), (15, 2e-2)):
+    for k, rate in ((10, _RATE), (15, _RATE), (20, _RATE), (15, 3e-3), (15, 8e-3)):
         how = {**_SPARSELOCO, "compress": "topk:0.05"}
         made.append(_local(f"sparseloco topk:0.05 k {k} rate {rate:g}", rate, k, **how))
     for overlap in (5, 10, 14):
