@@ -51,7 +51,7 @@ def asked_of(
     groups: int = 1,
     first: int = 0,
 ) -> AllReduce:
-    """Returns an all-reduce on functions of one size, as costs are asked."""
+    """Returns the all-reduce whose cost a collective is to state, on functions of one size."""
     part_bytes = sum_bytes = None
     if summed.compress != "none":
         part_bytes, sum_bytes = (

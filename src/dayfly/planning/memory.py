@@ -171,8 +171,8 @@ def peak_mib(
 
 
 def peaks_of(profile: Profile, configuration: Configuration, stage: int) -> tuple[Peak, Peak]:
-    """Returns the same for any collective, of a long run, and of one that is over before a
-    checkpoint is due. Arguments and errors as `peak_mib`."""
+    """Returns a worker's peaks before it is known which collective sums: of a long run, and of one
+    that ends before a checkpoint is due. Arguments and errors as `peak_mib`."""
     has = holding(profile, configuration, stage, sums=False)
     c = configuration
     return _peak(profile, c, stage, has, None), _peak(profile, c, stage, has, 0.0)

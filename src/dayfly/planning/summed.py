@@ -54,8 +54,8 @@ class Summed:
         return _bytes(self, members, Span(0, self.length), total)
 
     def travelling(self, members: int) -> Callable[[Span, bool], int] | None:
-        """Returns what finds the bytes of a span's message, and whether it is of the sum; None:
-        all elements travel as they are.
+        """Returns a function of a span, and of whether its message is of the sum, that has the
+        message's bytes; None: all elements travel as they are.
 
         Args:
             members: that sum.
@@ -109,5 +109,5 @@ def of_round(profile: Profile, exchange: ExchangeDescription, steps: int, compre
 
 
 def compress_of(configuration: Configuration) -> str:
-    """Returns how what workers sum travels, as `--compress`: a lone one sends nothing."""
+    """Returns the compression of what workers sum, as `--compress`; none for a worker alone."""
     return configuration.compress if configuration.workers > 1 else "none"

@@ -38,12 +38,13 @@ def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
     return StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
 
 
-#: How many messages there are of each kind: whether they are put, a number, whether for all.
+#: Kinds of messages, and how many there are of each. A kind is: whether they are put (or read),
+#: their size, and whether they are for all ranks.
 _Counts = Iterable[tuple[tuple[bool, int, bool], int]]
 
 
 def _messages(stream: Stream) -> _Counts:
-    """The number is their bytes, without headers."""
+    """Returns a stream's messages; their size is in bytes, without headers."""
     if (travelling := stream.travelling) is None:
         size = stream.itemsize
         return [((put, size * n, to_all), count) for (put, n, to_all), count in _of(stream.plan)]
@@ -59,7 +60,7 @@ def _messages(stream: Stream) -> _Counts:
 
 @lru_cache(maxsize=4096)
 def _of(plan: CompiledSchedule) -> _Counts:
-    """The number is their elements."""
+    """Returns a plan's messages; their size is in elements."""
     put = Kind.PUT
     rows = zip(plan.kinds, plan.lengths, plan.names, plan.totals, strict=True)
     found = [

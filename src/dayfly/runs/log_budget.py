@@ -173,8 +173,8 @@ def log_rounds(
 
 
 def _buckets(settings: Settings, round_bytes: RoundBytes) -> int:
-    """All-reduces of a round, at most: each exchange has a bucket that is not full, and PowerSGD
-    sums each twice."""
+    """How many all-reduces a round has at most: one for each full bucket, one for the rest of each
+    exchange, and with PowerSGD twice as many."""
     streaming = settings.protocol.streaming
     exchanges = 1 if streaming is None else streaming.fragments
     times = 1 + (compression(settings.compress).method == "powersgd")

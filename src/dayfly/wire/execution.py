@@ -311,7 +311,7 @@ class Execution:
             self._setting.watch(what, began, ended)
 
     def _parts(self, span: Span) -> tuple[torch.Tensor, ...]:
-        """What of the buffer a message of a span has: its elements, and behind them a tail's."""
+        """Returns what the message of a span carries: its elements, then its part of the tail."""
         if self._packing is not None:
             return self._packing.parts(self._buffer_P, span)
         return (self._view(span),)

@@ -1,4 +1,4 @@
-"""How a buffer is packed into messages: its elements by a codec, and a tail beside them as it is.
+"""How a buffer becomes messages: a codec encodes its elements, and a tail travels unencoded.
 
     buffer (P,)   | 0 1 2 3 | 4 5 6 7 | 8 9 10 11 |      spans of a schedule
     tail (T,)     | a       | b c     | d e       |      the part of it that each span has
@@ -6,7 +6,7 @@
 
 A span [i, j) has the elements from floor(i T / P) to floor(j T / P) of the tail. So spans that
 together are the buffer have all of the tail, none of it twice, and equal spans have equal parts.
-The tail is summed as a buffer without a codec is: without loss, in the same order.
+The tail is summed without loss, and in the order in which a buffer without a codec is summed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Packing:
         return torch.uint8, (exact + dtype.itemsize * math.prod(shape),)
 
     def pack(self, parts: Sequence[torch.Tensor], span: Span, *, total: bool) -> torch.Tensor:
-        """Returns what travels for a span, as `form` says.
+        """Returns the message of a span; `form` says its type and shape.
 
         Args:
             parts: of the span.

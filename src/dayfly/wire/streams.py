@@ -221,7 +221,7 @@ class LaneRow:
             self.first += 1
 
 
-#: Name of a stream, phase, source and destination.
+#: What a message is known by: its stream's name, its phase, its source and its destination.
 MessageId = tuple[Hashable, str, int, int]
 
 
@@ -267,7 +267,7 @@ class Live:
             )
 
     def message(self, name: Name) -> MessageId:
-        """Of all messages, the one that the stream calls so."""
+        """Returns what a message is known by that has this name in the stream's plan."""
         ends = name.source, name.destination
         if labels := self.stream.labels:
             ends = labels[name.source], labels[name.destination]

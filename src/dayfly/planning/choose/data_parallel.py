@@ -294,7 +294,7 @@ def _reduced_s(
 def _passes_s(
     size: SizeProfile, flat: Flat, samples: int, micro_batches: int
 ) -> tuple[float, list[float]]:
-    """Seconds of a function's passes of a step, and those after which each bucket is whole."""
+    """Seconds of a function's passes in a step, and those until each bucket is complete."""
     counts = [len(share(samples, part, micro_batches)) for part in range(micro_batches)]
     each_s = {
         n: size.data(n) + passed(size.forward, n) + passed(size.backward, n)

@@ -99,7 +99,7 @@ class HybridProblem:
 
 
 def near_hybrid(problem: HybridProblem, slack: float, most: int) -> list[Point[KReducePlan]]:
-    """Returns the plans nearest to the front, at most so many, by the distance of `Front.near`.
+    """Returns the plans that are nearest to the front, by the distance that `Front.near` has.
 
     Of plans that differ only in B^n, and whose seconds and dollars agree within 1%, only the
     nearest is returned.
@@ -107,7 +107,7 @@ def near_hybrid(problem: HybridProblem, slack: float, most: int) -> list[Point[K
     Args:
         problem: of the job.
         slack: relative error of the closed forms.
-        most: plans to return.
+        most: number of plans to return.
 
     Raises:
         RequestError: nothing fits; with what is missing.
@@ -168,7 +168,7 @@ class _Search:
         self._own, self._others = problem.aggregators_samples(), problem.others_samples()
         self._block = np.array([block_samples(batch) for batch in range(p.batch_size + 1)])
         self._whole = Peaks(p.profile, self._run)
-        # Memory in a run that is too short, and logs too few bytes, for a checkpoint.
+        # Memory of a run that ends before a checkpoint is due: that of one sample does.
         self._short = Peaks(replace(p.profile, samples=1), self._run)
         self._sums: dict[object, tuple[SumTable, dict[int, HybridSums]]] = {}
 

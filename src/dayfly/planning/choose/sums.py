@@ -97,7 +97,10 @@ class SumTable:
         self._found: dict[tuple[int, ...], Sums] = {}
 
     def of(self, workers: Sequence[int]) -> Sums:
-        """Those of these numbers of workers, in their order; a lone one sums nothing."""
+        """Returns the ways in which these numbers of workers can sum, in the order of the numbers.
+
+        A worker alone has one way, which sends nothing.
+        """
         key = tuple(workers)
         if key not in self._found:
             self._found[key] = self._sums(key)

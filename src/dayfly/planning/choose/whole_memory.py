@@ -50,11 +50,11 @@ class Peaks:
         return self._of_size(size, self._peak(*of, short=short).mib(held_bytes))
 
     def _of_size(self, size: SizeProfile, first_mib: float) -> float:
-        """Of what the first size needs; elementwise."""
+        """Returns what a size needs, given what the first one needs; elementwise."""
         return first_mib + size.base_mib.value - self._first.base_mib.value
 
     def _peak(self, *of: int, short: bool) -> Peak:
-        """Of the first size."""
+        """Returns what a function of the first size needs."""
         if of not in self._found:
             run = self._configuration(self._first_mib, *of)
             self._found[of] = peaks_of(self._profile, run, len(run.kinds) - 1)

@@ -1,7 +1,7 @@
-"""What is to happen in virtual time: a heap in an array, by moment, and of one moment by number.
+"""The events to come in virtual time: a binary heap in an array, by moment, then by number.
 
-A line and a processor stand in it once at most, where `State.places` says: looking at one at
-another moment moves its entry.
+A line or a processor has one entry at most, and `State.places` says where it is: where its next
+event is to be at another moment, the entry moves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dayfly.wire.loop.records import CARRIED, COMPUTED, NONE, State
 
 
 def push(s: State, at_s: float, what: int, which: int, of: int) -> None:
-    """Something happens then; to a line or a processor then, and not when it was to be before."""
+    """Adds an event; that of a line or a processor takes the place of the one that it had."""
     s.run[0].pushed += 1
     at, place = NONE, _place(s, what, which)
     if place != NONE:
@@ -20,7 +20,7 @@ def push(s: State, at_s: float, what: int, which: int, of: int) -> None:
     if at == NONE:
         at = s.run[0].events
         s.run[0].events += 1
-    # Of one moment the others come first, as their numbers are less.
+    # Those of the same moment stay before it: their numbers are less.
     while at and s.events[(at - 1) // 2].at_s > at_s:
         _move(s, at, s.events[(at - 1) // 2])
         at = (at - 1) // 2
@@ -28,7 +28,7 @@ def push(s: State, at_s: float, what: int, which: int, of: int) -> None:
 
 
 def pop(s: State) -> None:
-    """The first is over."""
+    """Removes the first event."""
     place = _place(s, s.events[0].what, s.events[0].which)
     if place != NONE:
         s.places[place] = NONE
@@ -45,7 +45,7 @@ def _place(s: State, what: int, which: int) -> int:
 
 
 def _sink(s: State, at: int, at_s: float, number: int, what: int, which: int, of: int) -> None:
-    """Puts an entry at this position, or where one is that comes before it further down."""
+    """Puts an entry at this position, or further down, behind all that come before it."""
     while 2 * at + 1 < s.run[0].events:
         below = 2 * at + 1
         if below + 1 < s.run[0].events:

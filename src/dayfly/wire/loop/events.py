@@ -98,7 +98,7 @@ def _settle(s: State) -> None:
 
 
 def _later(s: State, code: int) -> None:
-    """What `_follow` does."""
+    """Leaves something to `_follow`, which says what the codes mean."""
     s.todo[s.run[0].todo] = code
     s.run[0].todo += 1
 

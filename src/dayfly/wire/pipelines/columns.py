@@ -11,21 +11,21 @@ from dayfly.wire.schedule import Kind, Name, Op, Schedule, Span, Work, chunks
 
 
 class Pieces(NamedTuple):
-    """Of a message: the phase of each chunk's name, where it begins, its bytes."""
+    """The chunks of a message: the phase in each one's name, its first byte, its bytes."""
 
     phases: tuple[str, ...]
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
 
     def without(self, phases: Set[str]) -> Pieces:
-        """Those with other names."""
+        """Returns the chunks with other phases."""
         left = [one for one in zip(*self, strict=True) if one[0] not in phases]
         return Pieces(*zip(*left, strict=True)) if left else Pieces((), (), ())
 
 
 @lru_cache(maxsize=4096)
 def pieces_of(phase: str, size: int, chunk_bytes: int) -> Pieces:
-    """The chunks of a message of so many bytes; none of no bytes."""
+    """Returns the chunks of a message of so many bytes; an empty message has none."""
     parts = chunks(Span(0, size), chunk_bytes) if size else ()
     return Pieces(
         tuple([f"{phase}-{chunk}" for chunk in range(len(parts))]),

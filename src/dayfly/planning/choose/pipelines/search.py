@@ -171,8 +171,9 @@ def _best(labels: Array) -> Ints:
 
 
 def _add_whole(case: Case, known: Known, store: _Labels) -> bool:
-    """Gives whether a plan takes longer than the case's model says, as its stages have different
-    faster collectives."""
+    """Adds the best complete plans; returns whether one takes longer than the case's bound says.
+
+    It does where different collectives are faster for its stages, as a plan has one for all."""
     whole = np.flatnonzero(store.begins[: store.n] == 0)
     values = store.values[whole]
     step_s = values[:, 2] + values[:, 3]
