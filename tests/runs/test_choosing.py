@@ -33,16 +33,10 @@ from dayfly.runs.choosing.candidate import (
 from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import Choice, certainty, choice_of
 from dayfly.runs.choosing.choice_json import tree
+from dayfly.runs.choosing.option import CLOSED_FORMS, VIRTUAL_TIME, cut_of, predicted, shorthand
 from dayfly.runs.choosing.places import usual_sizes
 from dayfly.runs.choosing.query import Goal, PlanQuery
-from dayfly.runs.choosing.ranking import (
-    CLOSED_FORMS,
-    VIRTUAL_TIME,
-    cut_of,
-    predicted,
-    ranked,
-    shorthand,
-)
+from dayfly.runs.choosing.ranking import ranked
 from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_profiles
 from dayfly.runs.plans import configuration, configuration_of, settings_of
 from tests.choose.lambda_by_hand import SIZES, job

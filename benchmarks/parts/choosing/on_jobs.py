@@ -49,8 +49,9 @@ from dayfly.planning.profile import Profile
 from dayfly.runs.choosing import query as of_runs
 from dayfly.runs.choosing.candidate import k_reduce_settings, pipeline_settings, with_settings
 from dayfly.runs.choosing.choice import Choice, PaperChoice, choice_of
+from dayfly.runs.choosing.option import predicted, shorthand
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
-from dayfly.runs.choosing.ranking import MESSAGES_PER_S, predicted, shorthand
+from dayfly.runs.choosing.ranking import MESSAGES_PER_S
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec, configuration, plan_of, profile_settings
 from dayfly.runs.settings import Settings

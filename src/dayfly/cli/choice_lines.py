@@ -8,7 +8,7 @@ from rich.text import Text
 from dayfly.cli.outcome import narrow_table
 from dayfly.planning.choose.front import Point, number
 from dayfly.runs.choosing.choice import Choice, where_in_words
-from dayfly.runs.choosing.ranking import CLOSED_FORMS, CutLayer, Option, cut_of
+from dayfly.runs.choosing.option import CLOSED_FORMS, CutLayer, Option, cut_of
 
 #: Letters of the longest drawing of layers.
 _WIDE = 48

@@ -32,8 +32,8 @@ from dayfly.runs.choosing.choice import (
     where_in_words,
 )
 from dayfly.runs.choosing.choice_json import tree
+from dayfly.runs.choosing.option import CLOSED_FORMS
 from dayfly.runs.choosing.query import Goal, PlanQuery
-from dayfly.runs.choosing.ranking import CLOSED_FORMS
 from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_job, targets_of_profiles
 from dayfly.runs.plans import write_plan
 

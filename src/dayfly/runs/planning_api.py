@@ -15,8 +15,8 @@ from dayfly.planning.choose.front import Front
 from dayfly.planning.profile import Profile, read_profile
 from dayfly.runs.api import checked_settings, main_directory, of_one_batch, overridden
 from dayfly.runs.choosing.choice import Choice, choice_of
+from dayfly.runs.choosing.option import Option
 from dayfly.runs.choosing.query import TIME_LIMIT_S, Goal, PlanQuery
-from dayfly.runs.choosing.ranking import Option
 from dayfly.runs.choosing.reaching import reaching
 from dayfly.runs.choosing.targets import TargetQuery, targets_of_job, targets_of_profiles
 from dayfly.runs.display import Display, Lines, StandardError

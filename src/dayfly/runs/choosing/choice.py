@@ -32,16 +32,9 @@ from dayfly.runs.choosing.candidates import (
     proposed,
 )
 from dayfly.runs.choosing.cuts import merging_words, search_work
+from dayfly.runs.choosing.option import VIRTUAL_TIME, Option, fits, least_times, predicted
 from dayfly.runs.choosing.query import PlanQuery
-from dayfly.runs.choosing.ranking import (
-    MESSAGES_PER_S,
-    VIRTUAL_TIME,
-    Option,
-    fits,
-    least_times,
-    predicted,
-    ranked,
-)
+from dayfly.runs.choosing.ranking import MESSAGES_PER_S, ranked
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.variants import variants
 

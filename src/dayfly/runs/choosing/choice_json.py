@@ -8,7 +8,7 @@ from dayfly.dataclass_json import dump
 from dayfly.planning.choose.front import Point
 from dayfly.planning.efficiency import Efficiency
 from dayfly.runs.choosing.choice import Beside, Choice, certainty
-from dayfly.runs.choosing.ranking import Option
+from dayfly.runs.choosing.option import Option
 
 
 def tree(choice: Choice, output: str | None = None) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from dayfly.planning.choose.data_parallel_problem import collectives_of
 from dayfly.planning.choose.from_profile import limited
 from dayfly.runs.choosing.candidate import Candidate, with_settings
 from dayfly.runs.choosing.choice import Choice
+from dayfly.runs.choosing.option import Option, fits, predicted
 from dayfly.runs.choosing.query import PlanQuery
-from dayfly.runs.choosing.ranking import MESSAGES_PER_S, Option, fits, predicted
+from dayfly.runs.choosing.ranking import MESSAGES_PER_S
 from dayfly.wire.collectives import K_REDUCE
 from dayfly.wire.pipelines.orders import ORDERS
 from dayfly.wire.pipelines.step import Layout

@@ -8,36 +8,24 @@
 
 Virtual time goes through every message, which of many workers takes longer than a person waits. A
 plan with too many for the time limit is predicted by `planning.closed_form`, and says so. How many
-plans are predicted is bounded by their messages and not by a clock, so that a loaded machine
-predicts the same.
+plans are predicted is bounded by their messages and not by a clock, and a few are predicted at a
+time, however many CPUs there are, so that any machine predicts the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from statistics import geometric_mean
 
 from dayfly.errors import RequestError
-from dayfly.planning.checks import check_configuration
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.closed_form import MOST_SIMULATED
-from dayfly.planning.configuration import stage_memory_mib, stage_range, stage_size
-from dayfly.planning.epochs import step_messages, steps_gone_through
-from dayfly.planning.function_kinds import FunctionKind
-from dayfly.planning.memory import misfits
-from dayfly.planning.plan import Plan, Prediction
-from dayfly.planning.predict import predict
-from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate, learning
+from dayfly.runs.choosing.candidate import Candidate
+from dayfly.runs.choosing.option import Option, fits, predicted_each
 from dayfly.runs.choosing.query import Goal
-from dayfly.runs.plans import configuration, plan_of
-from dayfly.runs.settings import Settings
 from dayfly.specs.methods import Method
-from dayfly.wire.pipelines.orders import FILL_DRAIN
 
-VIRTUAL_TIME, CLOSED_FORMS = "virtual time", "closed forms"
 #: Messages of a step that one plan may have for each second of the time limit: a thousand take
 #: about 0.06 s, of a core.
 MESSAGES_PER_S = 1000
@@ -48,78 +36,12 @@ _ALL_PER_S = 50_000
 _SOON = 30_000
 #: Making a plan's schedules and its bill takes as long as going through so many messages.
 _EACH = 200
+#: So many plans are predicted at a time. What one of them tells about the planner's error serves to
+#: choose the next few.
+_AT_ONCE = 4
 #: A candidate that is worse than one of the front in both goals, but by less, may be better when it
 #: is predicted.
 _NEAR = 1.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """A candidate, predicted.
-
-    Attributes:
-        by: virtual time or closed forms.
-        messages: of the steps that were gone through for it, by closed forms none.
-    """
-
-    candidate: Candidate
-    prediction: Prediction
-    by: str
-    messages: int = 0
-
-    def __str__(self) -> str:
-        return str(self.candidate)
-
-    @property
-    def short(self) -> str:
-        """It in a few words, for tables."""
-        one = self.candidate
-        own = one.kind == K_REDUCE and one.wanted.batch_size == one.target.profile.batch_size
-        batch = f", batch {one.wanted.batch_size}" if own else ""
-        return f"{shorthand(one.settings)}{learning(one.target, one.settings, one.wanted)}{batch}"
-
-    @property
-    def plan(self) -> Plan:
-        """For `dayfly train --plan`."""
-        one = self.candidate
-        return plan_of(one.target.profile, one.settings, one.wanted, self.prediction)
-
-    @property
-    def run_breakdown(self) -> dict[str, float]:
-        """Seconds of the run: of all steps what a step's parts are, and what is left, which is
-        starting, validation, hand-overs and the end. They add up."""
-        one = self.candidate
-        steps = one.wanted.epochs * one.target.profile.samples / one.wanted.batch_size
-        parts = {name: steps * part for name, part in self.prediction.breakdown.items()}
-        return {**parts, "start-up": max(0.0, self.prediction.total_s - sum(parts.values()))}
-
-    @property
-    def point(self) -> Point[Option]:
-        """On a front."""
-        said = self.prediction
-        return Point(said.total_s, said.cost_usd, self, self.candidate.limits)
-
-
-def shorthand(settings: Settings) -> str:
-    """What is chosen of a run's settings, in a few words; `learning` names the method."""
-    k = "" if settings.aggregators is None else f" K={settings.aggregators}"
-    sums = settings.members > 1 and not settings.protocol.staleness
-    summed = f", {settings.algorithm}{k}" if sums else ""
-    if settings.shares:
-        summed += f", shares {' and '.join(map(str, dict.fromkeys(settings.shares)))}"
-    micro = settings.micro_batches or 1
-    micros = f", {micro} micro" if micro > 1 else ""
-    micros += "" if settings.schedule == FILL_DRAIN else f" by {settings.schedule}"
-    cores = settings.cpu_cores if settings.imitate is not None else None
-    has = FunctionKind(vcpus=cores, gpu_share=settings.gpu_share)
-    if not settings.cut:
-        return f"{settings.workers} of {settings.memory_mib} MiB{has}{micros}{summed}"
-    sizes = settings.stage_memory_mib
-    runs = [(len(list(same)), size) for size, same in groupby(sizes)]
-    memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
-    memory = memory if len(runs) > 1 else f"{sizes[0]}"
-    each = settings.layout.in_words
-    return f"{settings.stages} stages x {each} of {memory} MiB{has}{micros}{summed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +80,11 @@ def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least
     search = _Search(candidates, goal, MESSAGES_PER_S * limit_s)
     while search.open:
         late = search.messages >= _ALL_PER_S * limit_s
-        enough = late or (len(search.options) >= least and search.messages >= _SOON)
-        at = search.needed(late=late)
-        if at is None and not enough:
-            at = search.widest()
-            at = search.closest() if at is None else at
-        if at is None:
+        left = _AT_ONCE if search.messages < _SOON else least - len(search.options)
+        few = search.next_few(0 if late else left, late=late)
+        if not few:
             break
-        search.predict(at)
+        search.predict(few)
     options = search.options
     if not options:
         raise RequestError(
@@ -202,16 +121,36 @@ class _Search:
         self._apart: dict[object, list[tuple[float, float]]] = {}
         self._mean: dict[object, tuple[float, float]] = {}
 
-    def predict(self, number: int) -> None:
-        """Make an option of a candidate, unless it does not fit."""
-        candidate = self.open.pop(number)
-        option = predicted(candidate, self._most_messages)
+    def next_few(self, beyond: int, *, late: bool) -> list[int]:
+        """Numbers of those to predict next, each chosen as if those before it came out as expected.
+
+        beyond: so many, besides those that the choice depends on; late: see `_needed`.
+        """
+        few: list[int] = []
+        while len(few) < _AT_ONCE:
+            at = self._needed(few, late=late)
+            if at is None and len(few) < beyond:
+                at = self._widest(few)
+                at = self._closest(few) if at is None else at
+            if at is None:
+                break
+            few.append(at)
+        return few
+
+    def predict(self, few: Sequence[int]) -> None:
+        """Make options of candidates, unless they do not fit."""
+        candidates = [self.open.pop(number) for number in few]
+        options = predicted_each(candidates, self._most_messages)
+        for number, option in zip(few, options, strict=True):
+            self._learn(number, option)
+
+    def _learn(self, number: int, option: Option) -> None:
         self.messages += _EACH + option.messages
         if not fits(option):
             self.too_large += 1
             return
         self.options.append(option)
-        said = option.prediction
+        said, candidate = option.prediction, option.candidate
         ratios = (said.total_s / candidate.seconds, said.cost_usd / candidate.usd)
         like = self._like[number]
         for of in (like, like[1:]):
@@ -230,9 +169,9 @@ class _Search:
         ]
         return (*known, *(Point(*self._expected(at), one) for at, one in self.open.items()))
 
-    def needed(self, *, late: bool) -> int | None:
+    def _needed(self, chosen: Collection[int], *, late: bool) -> int | None:
         """The candidate that the choice depends on; late: nothing but the choice itself."""
-        front = self._front()
+        front = self._front(chosen)
         found = []
         try:
             found.append(self._goal.choose(front))
@@ -242,10 +181,10 @@ class _Search:
             found += [front.fastest, front.cheapest, front.knee()]
         return next((one.plan for one in found if one.plan is not None), None)
 
-    def widest(self) -> int | None:
+    def _widest(self, chosen: Collection[int]) -> int | None:
         """The candidate of the front that is furthest from all that is predicted, both goals on a
         logarithmic scale."""
-        points = self._front().points
+        points = self._front(chosen).points
         known = [one for one in points if one.plan is None]
 
         def far(point: Point[int | None]) -> float:
@@ -260,16 +199,16 @@ class _Search:
         left = [one for one in points if one.plan is not None]
         return max(left, key=far).plan if left else None
 
-    def closest(self) -> int | None:
+    def _closest(self, chosen: Collection[int]) -> int | None:
         """The candidate that is next to the front: prediction may bring it there. None: all are
         worse by a quarter in both goals."""
-        points = self._front().points
+        points = self._front(chosen).points
 
         def worse(number: int) -> float:
             seconds, usd = self._expected(number)
             return max(min(seconds / one.seconds, usd / one.usd) for one in points)
 
-        at = min(self.open, key=worse, default=None)
+        at = min((one for one in self.open if one not in chosen), key=worse, default=None)
         return at if at is not None and worse(at) < _NEAR else None
 
     def _expected(self, number: int) -> tuple[float, float]:
@@ -279,11 +218,14 @@ class _Search:
         seconds, usd = self._mean.get(like) or self._mean.get(like[1:], usual)
         return one.seconds * seconds, one.usd * usd
 
-    def _front(self) -> Front[int | None]:
-        """Of all that is known; plans are numbers of candidates, or None: predicted."""
+    def _front(self, chosen: Collection[int]) -> Front[int | None]:
+        """Of all; plans are numbers of candidates, or None: predicted, or chosen to be."""
         points = [one.point for one in self.options]
         known: list[Point[int | None]] = [Point(one.seconds, one.usd, None) for one in points]
-        known += [Point(*self._expected(number), number) for number in self.open]
+        known += [
+            Point(*self._expected(number), None if number in chosen else number)
+            for number in self.open
+        ]
         return Front.of(known)
 
 
@@ -292,107 +234,3 @@ def _like(candidate: Candidate) -> tuple[object, ...]:
     alone = settings.members == 1
     way = alone or settings.algorithm, settings.schedule, Method.of(settings)
     return str(candidate.target), candidate.kind, *way
-
-
-def predicted(candidate: Candidate, most_messages: float) -> Option:
-    """In virtual time, or if a step has more messages by closed forms."""
-    one, target = candidate, candidate.target
-    asked = configuration(one.settings, one.wanted)
-    check_configuration(target.profile, asked)
-    step = step_messages(target.profile, asked) if asked.workers <= MOST_SIMULATED else math.inf
-    if step > most_messages:
-        said = predict(target.profile, asked, target.platform, target.store, most_simulated=0)
-        return Option(candidate=one, prediction=said, by=CLOSED_FORMS)
-    said = predict(target.profile, asked, target.platform, target.store)
-    messages = int(step) * steps_gone_through(int(step))
-    return Option(candidate=one, prediction=said, by=VIRTUAL_TIME, messages=messages)
-
-
-def fits(option: Option) -> bool:
-    """Whether it has the memory that it needs."""
-    one = option.candidate
-    c = configuration(one.settings, one.wanted)
-    return not misfits(one.target.profile, c, option.prediction)
-
-
-def least_times(front: Front[Option]) -> list[str]:
-    """Returns notes where cut models run for less than a place bills: their search counts seconds.
-
-    Args:
-        front: of plans as they are predicted.
-    """
-    found: dict[str, float] = {}
-    for point in front.points:
-        one = point.plan.candidate
-        prices = one.target.platform.prices
-        least_s = prices.billing_min_ms / 1000 if prices is not None else 0.0
-        if one.kind == PIPELINE and point.seconds < least_s:
-            found[one.target.platform.name] = least_s
-    return [
-        f"{name} bills {least_s:g} s at least, and the search for cut models counts each second: "
-        "for a run as short as this, a cut of fewer functions may be cheaper"
-        for name, least_s in found.items()
-    ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutLayer:
-    """A layer, as a page draws it.
-
-    Attributes:
-        name: the layer's.
-        compute_s: of a micro-batch, forward and backward, in its stage's functions.
-        parameter_bytes: of all its parameters.
-        output_bytes: of a sample.
-    """
-
-    name: str
-    compute_s: float
-    parameter_bytes: float
-    output_bytes: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutStage:
-    """A stage, as a page draws it.
-
-    Attributes:
-        layers: numbers of its layers.
-        replicas: functions that hold it.
-        memory_mib: of each of them; None: not limited.
-        peak_mib: predicted peak of one of them.
-    """
-
-    layers: range
-    replicas: int
-    memory_mib: int | None
-    peak_mib: float
-
-
-def cut_of(option: Option) -> tuple[tuple[CutLayer, ...], tuple[CutStage, ...]]:
-    """All layers, and the stages that they make; one if the model is not cut."""
-    one = option.candidate
-    profile, c = one.target.profile, configuration(one.settings, one.wanted)
-    samples = max(1, -(-c.batch_size // (c.members * c.micro_batches)))
-    layers: list[CutLayer] = []
-    stages = []
-    for stage in range(c.stages):
-        mine, size = stage_range(profile, c, stage), stage_size(profile, c, stage)
-        stages.append(
-            CutStage(
-                layers=mine,
-                replicas=c.members_of(stage),
-                memory_mib=stage_memory_mib(c, stage),
-                peak_mib=option.prediction.memory_mib[stage],
-            )
-        )
-        layers += [
-            CutLayer(
-                name=profile.layers[at].name,
-                compute_s=size.forward[at](samples) + size.backward[at](samples),
-                parameter_bytes=float(profile.layers[at].parameters),
-                output_bytes=profile.layers[at].output,
-            )
-            for at in mine
-        ]
-    return tuple(layers), tuple(stages)

@@ -10,7 +10,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number, per_cent, seconds
 from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty, where_in_words
 from dayfly.runs.choosing.knobs import knobs
-from dayfly.runs.choosing.ranking import Option, fits
+from dayfly.runs.choosing.option import Option, fits
 from dayfly.runs.report import choice_drawings, choice_picture
 from dayfly.runs.report.document import document
 from dayfly.runs.report.markup import folded, pairs, table, text

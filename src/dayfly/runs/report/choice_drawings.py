@@ -23,7 +23,7 @@ from typing import Self
 from dayfly.planning.choose.front import Point, dollars, number, seconds
 from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
 from dayfly.runs.choosing.choice import Choice, PaperChoice
-from dayfly.runs.choosing.ranking import CLOSED_FORMS, Option, cut_of
+from dayfly.runs.choosing.option import CLOSED_FORMS, Option, cut_of
 from dayfly.runs.report.labels import Label, spots
 from dayfly.runs.report.markup import drawing, element, key, text
 

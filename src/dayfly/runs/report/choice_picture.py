@@ -10,7 +10,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import dollars, seconds
 from dayfly.runs.choosing.candidate import DATA_PARALLEL, K_REDUCE, PIPELINE
 from dayfly.runs.choosing.choice import Choice
-from dayfly.runs.choosing.ranking import CLOSED_FORMS
+from dayfly.runs.choosing.option import CLOSED_FORMS
 from dayfly.runs.report.choice_drawings import PARTS, place_of
 
 #: Colours that colour-blind people tell apart (Okabe and Ito).
