@@ -36,7 +36,7 @@ from tests.warm import popen
 from tests.warm.server import SHARED
 
 settings.register_profile("random", deadline=None)  # --hypothesis-profile random looks further
-settings.register_profile("dayfly", deadline=None, derandomize=True)
+settings.register_profile("dayfly", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("dayfly")
 
 _BEGAN = pytest.StashKey[float]()

@@ -43,7 +43,6 @@ QUICK = (
     "fasdl-3",
     "fasdl-10",
     "fasdl-11",
-    "fasdl-13",
     "fasdl-14",
     "kubeml-tables",
     "kubeml-13",

@@ -22,9 +22,9 @@ def test_what_is_missed_and_what_is_dominated() -> None:
     assert plans.compare(slow, every, 0.0)[:2] == (1, 1)
 
 
-#: Of these tests/runs/test_variants.py and tests/choose/test_data_parallel.py say in the suite
-#: what counts; all plans take minutes.
-_SLOW = dict.fromkeys(("methods", "streams"), pytest.mark.slow)
+#: Of these tests/runs/test_variants.py, tests/choose/test_data_parallel.py and
+#: tests/choose/test_k_reduce.py say in the suite what counts; all plans take minutes.
+_SLOW = dict.fromkeys(("methods", "streams", "k-reduce"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.rows import Row
 from dayfly.errors import RequestError
 
 KNOWN = Catalogue()
@@ -41,26 +43,31 @@ def test_what_the_issue_names_is_there() -> None:
     assert set(KNOWN.stores()) >= {"s3", "s3-express", "dynamodb", "elasticache"}
 
 
-@pytest.mark.parametrize(("folder", "name"), ENTRIES)
-def test_every_value_has_a_source_and_a_month(folder: str, name: str) -> None:
-    rows = KNOWN.rows(folder, name)
-    assert rows
-    for key, row in rows.items():
-        assert len(row.source) > 8, key
-        assert "2017-01" <= row.as_of <= "2026-12", key
-        assert not row.own
+def every_row() -> Iterator[tuple[str, Row, str]]:
+    """Key, row, and where it stands, of all files."""
+    for folder, name in ENTRIES:
+        rows = KNOWN.rows(folder, name)
+        assert rows, name
+        for key, row in rows.items():
+            yield key, row, f"{folder}/{name}: {key}"
 
 
-@pytest.mark.parametrize(("folder", "name"), ENTRIES)
-def test_units_are_sane(folder: str, name: str) -> None:
-    for key, row in KNOWN.rows(folder, name).items():
+def test_every_value_has_a_source_and_a_month() -> None:
+    for _, row, where in every_row():
+        assert len(row.source) > 8, where
+        assert "2017-01" <= row.as_of <= "2026-12", where
+        assert not row.own, where
+
+
+def test_units_are_sane() -> None:
+    for key, row, where in every_row():
         if key.startswith("usd_") and not key.endswith(("_hour", "_month")):
             low, high = 1e-10, 0.01
         else:
             fits = [bounds for end, bounds in UNITS.items() if key.endswith(end)]
             low, high = fits[0] if fits else (0, float("inf"))
         if isinstance(row.value, (int, float)):
-            assert low <= row.value <= high, key
+            assert low <= row.value <= high, where
 
 
 @pytest.mark.parametrize("name", KNOWN.platforms())

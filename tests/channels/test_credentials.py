@@ -90,7 +90,7 @@ pieces = st.lists(
 
 
 @given(before=pieces, after=pieces)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100, deadline=None)
 @pytest.mark.long
 def test_no_broken_url_is_repeated(before: list[str], after: list[str]) -> None:
     """Whatever cannot be read is refused without it; what can has it where no secrets are."""

@@ -30,7 +30,7 @@ def assert_is_the_front(found: Front[KReducePlan], p: KReduceProblem) -> None:
         )
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(problems())
 @pytest.mark.long
 def test_equal_to_trying_every_plan(p: KReduceProblem) -> None:

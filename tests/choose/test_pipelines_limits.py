@@ -36,7 +36,7 @@ def test_with_time_enough_it_is_exact() -> None:
     assert limited.front == choose(problem, compiled=False).front
 
 
-@pytest.mark.parametrize("passes", range(1, 8))
+@pytest.mark.parametrize("passes", [1, 3, 6])
 def test_stopped_at_any_pass_the_gap_holds(passes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time runs out after so many searches of labels."""
     problem = random_problem(6, layers=9, options=4)
@@ -71,8 +71,8 @@ def test_functions_at_once(most: int) -> None:
 
 
 @pytest.mark.parametrize("engine", ["numpy", "loops"])
-@pytest.mark.parametrize("most", [0.2, 0.5, 1.0, 1.7, 3.0])
-@pytest.mark.parametrize("functions", [None, 2, 4])
+@pytest.mark.parametrize("most", [0.2, 0.5, 1.7])
+@pytest.mark.parametrize("functions", [None, 2])
 def test_vcpus_at_once(most: float, functions: int | None, engine: str) -> None:
     """Functions of 1024 MiB have 0.25, and those of 2048 MiB 0.7."""
     p = random_problem(7, layers=5, options=2)

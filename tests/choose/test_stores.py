@@ -28,7 +28,7 @@ from tests.choose.stores_by_hand import (
 CATALOGUE = Catalogue()
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(problems())
 @pytest.mark.long
 def test_equal_to_trying_every_allocation(p: StoreProblem) -> None:
@@ -47,7 +47,7 @@ def test_equal_to_trying_every_allocation(p: StoreProblem) -> None:
         )
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(problems())
 def test_terms_add_up_and_no_store_beside_is_better(p: StoreProblem) -> None:
     plans = {plan: (seconds, usd) for seconds, usd, plan in every_plan(p)}

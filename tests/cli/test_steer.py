@@ -31,7 +31,7 @@ def under_way(slow: Path, here: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.long
 def test_a_run_is_listed_and_stopped_from_elsewhere(slow: Path, tmp_path: Path) -> None:
     with under_way(slow, tmp_path) as process:
-        (row,) = json.loads(command.run("runs", "--json", cwd=tmp_path).stdout)
+        (row,) = json.loads(command.here("runs", "--json", cwd=tmp_path).stdout)
         assert row["status"] == "running"
         asked = ("scale", "one", "--workers", 1, "--cold-start", 60)
         with command.start(*asked, cwd=tmp_path) as scale:
@@ -43,15 +43,15 @@ def test_a_run_is_listed_and_stopped_from_elsewhere(slow: Path, tmp_path: Path) 
             130,
             f"dayfly: the request stays: {tmp_path}/runs/one is still to be changed\n",
         )
-        stopped = command.run("stop", "one", cwd=tmp_path)
+        stopped = command.here("stop", "one", cwd=tmp_path)
         assert (stopped.returncode, stopped.stdout.split()[-1]) == (0, "stopped"), stopped.stderr
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 0
     assert command.last_json(out)["status"] == "stopped"
     for name in ("runs/one", row["run_id"]):
-        again = command.run("stop", name, cwd=tmp_path)
+        again = command.here("stop", name, cwd=tmp_path)
         assert again.stdout.endswith("runs/one is stopped already\n")
-    listed = command.run("runs", cwd=tmp_path).stdout
+    listed = command.here("runs", cwd=tmp_path).stdout
     assert "stopped" in listed
 
 
@@ -62,9 +62,9 @@ def test_one_whose_coordinator_was_killed_is_lost_and_cannot_be_stopped(
     with under_way(slow, tmp_path) as process:
         process.kill()
         process.communicate()
-    (row,) = json.loads(command.run("runs", "--json", cwd=tmp_path).stdout)
+    (row,) = json.loads(command.here("runs", "--json", cwd=tmp_path).stdout)
     assert row["status"] == "lost"
-    refused = command.run("stop", "one", cwd=tmp_path)
+    refused = command.here("stop", "one", cwd=tmp_path)
     assert refused.returncode == 2
     assert "no process runs" in refused.stderr
 
@@ -75,13 +75,13 @@ def test_a_change_is_told_by_its_flags() -> None:
 
 
 def test_what_is_no_run_is_refused_and_what_is_damaged_is_listed(tmp_path: Path) -> None:
-    refused = command.run("stop", "none", cwd=tmp_path)
+    refused = command.here("stop", "none", cwd=tmp_path)
     assert refused.returncode == 2
     assert (
         "there is no run 'none': give its directory, its URL in a store, or the id"
         in refused.stderr
     )
-    assert command.run("runs", cwd=tmp_path).stdout.startswith("no runs in")
+    assert command.here("runs", cwd=tmp_path).stdout.startswith("no runs in")
     (tmp_path / "runs" / "bad").mkdir(parents=True)
     (tmp_path / "runs" / "bad" / "run.json").write_text("{}")
     (bad,) = json.loads(command.here("runs", "--json", cwd=tmp_path).stdout)
@@ -98,7 +98,7 @@ def test_a_detached_run_goes_on_alone_and_is_followed_to_its_end(
     done = command.run(*asked, cwd=tmp_path)
     begun = command.last_json(done.stdout)
     assert (done.returncode, begun["status"]) == (0, "running"), done.stderr
-    followed = command.run("follow", begun["run_id"], cwd=tmp_path)
+    followed = command.here("follow", begun["run_id"], cwd=tmp_path)
     assert followed.returncode == 0, followed.stderr
     *epochs, last = followed.stdout.splitlines()
     numbers = [line.partition(":")[0] for line in epochs if line.startswith("epoch")]
@@ -114,5 +114,5 @@ def test_a_wrong_request_is_refused_as_without_detach(fast: Path, tmp_path: Path
     assert refused.returncode == 2
     assert command.last_json(refused.stdout)["error"] in refused.stderr
     assert not (tmp_path / "runs").exists()
-    none = command.run("follow", "nothing", cwd=tmp_path)
+    none = command.here("follow", "nothing", cwd=tmp_path)
     assert (none.returncode, none.stdout) == (2, "")

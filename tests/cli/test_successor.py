@@ -28,7 +28,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
     flags: list[str], why: str, tmp_path: Path
 ) -> None:
     (tmp_path / "job.py").write_text("")
-    done = command.run("train", "job.py", *flags, cwd=tmp_path)
+    done = command.here("train", "job.py", *flags, cwd=tmp_path)
     assert done.returncode == 2
     assert why in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["job.py"]

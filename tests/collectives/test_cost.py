@@ -31,7 +31,7 @@ def line(bytes_per_s: float, **more: Any) -> DirectionModel:
     return direction(bytes_per_s, LATENCY_S, **more)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 8])
+@pytest.mark.parametrize("n", [2, 3, 8])
 @pytest.mark.parametrize(
     ("name", "aggregators", "exact"),
     [
@@ -118,8 +118,7 @@ def test_without_a_stated_cost_the_schedule_says_it_of_few_members() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 8])
-@pytest.mark.parametrize("count", [1, 7, 16])
-@pytest.mark.parametrize("pieces", [1, 2, 13])
+@pytest.mark.parametrize(("count", "pieces"), [(1, 1), (1, 13), (7, 2), (16, 1), (16, 13)])
 @pytest.mark.parametrize("name", ["ring", "overlapped"])
 def test_chunks_that_share_the_line_end_together(
     name: str, pieces: int, count: int, n: int

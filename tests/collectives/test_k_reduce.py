@@ -105,14 +105,14 @@ def schedules(aggregators: int, size: int, length: int) -> list[Schedule]:
 
 
 @pytest.mark.parametrize("latency_s", [0.0, LATENCY_S])
-@pytest.mark.parametrize("aggregators", [1, 2, 3, 4, 6, 8])
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize(
+    ("size", "aggregators"), [(1, 1), (2, 1), (2, 2), (3, 2), (8, 1), (8, 3), (8, 8)]
+)
 def test_virtual_time_is_fasdls_equation_1(size: int, aggregators: int, latency_s: float) -> None:
     """As corrected; 24000 elements are divided by every number of aggregators here."""
-    if aggregators <= size:
-        took_s = seconds(schedules(aggregators, size, 24_000), link(latency_s=latency_s))
-        expected_s = k_reduce_s(96_000, size, aggregators, RATE, latency_s)
-        assert took_s == pytest.approx(expected_s, rel=1e-12)
+    took_s = seconds(schedules(aggregators, size, 24_000), link(latency_s=latency_s))
+    expected_s = k_reduce_s(96_000, size, aggregators, RATE, latency_s)
+    assert took_s == pytest.approx(expected_s, rel=1e-12)
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])

@@ -134,9 +134,9 @@ def test_it_comes_close_to_the_bound(
     assert pipelined_s(nbytes, size, rate, 0.02) > 1.25 * best_s
 
 
-@pytest.mark.parametrize("latency_s", [0.0, 0.001, 0.004])
-@pytest.mark.parametrize("count", [1, 2, 5, 8, 12, 16])
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("latency_s", [0.0, 0.004])
+@pytest.mark.parametrize("count", [1, 5, 8, 12, 16])
+@pytest.mark.parametrize("size", [2, 3, 8])
 def test_virtual_time_is_the_closed_form(size: int, count: int, latency_s: float) -> None:
     """Where its conditions hold; where they do not, it is never less than that."""
     length = 480 * size * count

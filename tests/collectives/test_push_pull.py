@@ -52,8 +52,7 @@ def test_it_needs_a_server_and_keeps_nothing() -> None:
 
 @pytest.mark.parametrize("latency_s", [0.0, LATENCY_S])
 @pytest.mark.parametrize("server", [float("inf"), 80 * RATE, 4 * RATE, RATE, RATE / 2])
-@pytest.mark.parametrize("count", [1, 3, 8])
-@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize(("size", "count"), [(2, 8), (3, 1), (8, 3)])
 def test_virtual_time(size: int, count: int, server: float, latency_s: float) -> None:
     """The server's sums leave it once for every worker."""
     length = 24_000

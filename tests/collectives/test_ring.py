@@ -72,8 +72,8 @@ def test_without_chunks_virtual_time_is_hydrozoas_form(size: int, latency_s: flo
 
 
 @pytest.mark.parametrize("latency_s", [0.0, 0.001, LATENCY_S])
-@pytest.mark.parametrize("count", [1, 2, 5, 10])
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("count", [1, 2, 10])
+@pytest.mark.parametrize("size", [2, 8])
 def test_virtual_time_with_chunks(size: int, count: int, latency_s: float) -> None:
     chunk = 240_000 // size // count
     took_s = seconds(schedules(size, 240_000, chunk), link(latency_s=latency_s))

@@ -33,8 +33,8 @@ BUILT = (
     *("pipelines", "sharded"),
 )
 LARGE = {
-    *("into_other_shards", "small_buckets", "interleaved_zero_bubble", "clipped", "from_anybody"),
-    *("different_ones_at_once", "many_in_flight", "gathered"),
+    *("into_other_shards", "small_buckets", "from_anybody", "different_ones_at_once"),
+    *("many_in_flight", "gathered"),
 }
 
 

@@ -70,7 +70,15 @@ def served_at(place: ChannelPlace) -> Iterator[Served]:
             serving.result(SOON_S)
 
 
-@pytest.fixture(params=sorted(PLACES))
+#: Each kind of waiting; the others pass the same conformance suite of channels as these.
+WAITS = {FILES, "redis", "s3", "ps", "tcp"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(one, marks=[] if one in WAITS else pytest.mark.slow) for one in sorted(PLACES)
+    ]
+)
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with PLACES[request.param]() as place, served_at(place) as served:
         yield served

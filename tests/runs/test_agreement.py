@@ -24,11 +24,12 @@ def losses(run: dayfly.Run) -> list[float]:
     return found
 
 
-def test_1_2_3_and_4_workers_give_the_same_curve(data: Path, tmp_path: Path) -> None:
+def test_1_and_3_workers_give_the_same_curve(data: Path, tmp_path: Path) -> None:
+    """Three have unequal slices; four are compared with a plain loop."""
     job = small.job(data, model=small.plain_model, accumulate=2)
     runs = {
         workers: dayfly.train(job, workers=workers, run_dir=tmp_path / str(workers), progress=False)
-        for workers in (1, 2, 3, 4)
+        for workers in (1, 3)
     }
     for workers, run in runs.items():
         assert len(losses(run)) == small.STEPS

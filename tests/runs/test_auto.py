@@ -117,7 +117,7 @@ def test_a_job_is_measured_once_until_it_changes(
 def test_one_that_measures_tells_what_its_functions_used(
     job: Path, measured: list[tuple[int, ...]]
 ) -> None:
-    first, again = choose(job, []), choose(job, [])
+    first, again = (choose(job, [], workers=2) for _ in range(2))
     assert [one.memory_mib for one in first.used] == [512, 1024, 2048]
     assert again.used == ()
 
@@ -143,6 +143,7 @@ def test_from_python_and_what_measuring_cost_is_on_the_bill(
             plan="auto",
             objective="cost",
             imitate="aws-lambda",
+            workers=2,
             run_dir=tmp_path / name,
             progress=False,
         )
@@ -180,9 +181,9 @@ def test_goals_are_for_a_plan_that_is_chosen(goal: dict[str, Any], data: Path) -
 
 def test_a_damaged_profile_is_made_anew(job: Path, measured: list[tuple[int, ...]]) -> None:
     notes: list[str] = []
-    found = choose(job, notes)
+    found = choose(job, notes, workers=2)
     found.profile.write_text("{")
-    choose(job, notes)
+    choose(job, notes, workers=2)
     assert len(measured) == 2
     assert "cannot be read" in notes[-1]
 
@@ -193,25 +194,25 @@ def test_a_cache_that_cannot_be_written_is_only_said(
 ) -> None:
     notes: list[str] = []
     (tmp_path / "cache").write_text("no directory")
-    assert choose(job, notes).plan.job["epochs"] == 15
+    assert choose(job, notes, workers=2).plan.job["epochs"] == 15
     assert any("cannot be kept" in note for note in notes)
 
 
 def test_goals(job: Path, measured: list[tuple[int, ...]]) -> None:
     notes: list[str] = []
-    fastest = choose(job, notes, Goal(objective="time")).choice
-    cheapest = choose(job, notes, Goal(objective="cost")).choice
+    fastest = choose(job, notes, Goal(objective="time"), workers=4).choice
+    cheapest = choose(job, notes, Goal(objective="cost"), workers=4).choice
     assert fastest.chosen.seconds < cheapest.chosen.seconds
     assert fastest.chosen.usd > cheapest.chosen.usd
     assert len(fastest.front.points) > 2
     one, other = alternatives(fastest)
     assert "times the dollars, and takes" in one
     assert one != other
-    within = choose(job, notes, Goal(deadline_s=1.01 * fastest.chosen.seconds)).choice
+    within = choose(job, notes, Goal(deadline_s=1.01 * fastest.chosen.seconds), workers=4).choice
     assert within.chosen.seconds <= 1.01 * fastest.chosen.seconds
     assert any("misses the deadline" in line for line in alternatives(within))
     with pytest.raises(RequestError, match="no plan"):
-        choose(job, notes, Goal(deadline_s=1e-6))
+        choose(job, notes, Goal(deadline_s=1e-6), workers=4)
 
 
 def test_at_most_so_many_workers(job: Path, measured: list[tuple[int, ...]]) -> None:
@@ -313,17 +314,17 @@ def test_convergence_is_measured_once_and_outlasts_a_profile(
 
     monkeypatch.setattr(auto, "convergence", short)
     more = {"short": asked}
-    first = choose(job, [], more=more, workers=4, sync="bsp,local-sgd:4")
+    first = choose(job, [], more=more, workers=2, sync="bsp,local-sgd:4")
     assert (len(measured), runs, first.used[-1].run_s) == (1, [15], 3.0)
     points = (*first.choice.front.points, *first.choice.others)
     plans = [getattr(point.plan, "candidate", point.plan) for point in points]
     assert {one.wanted.epochs for one in plans if one.settings.sync == "local-sgd"} == {30}
-    again = choose(job, [], more=more, workers=4, sync="bsp,local-sgd:4")
+    again = choose(job, [], more=more, workers=2, sync="bsp,local-sgd:4")
     assert (len(measured), runs, again.used) == (1, [15], ())
     monkeypatch.setattr(auto, "pace_s", lambda: 0.02)
-    choose(job, [], more=more, workers=4, sync="bsp,local-sgd:4")
+    choose(job, [], more=more, workers=2, sync="bsp,local-sgd:4")
     assert (len(measured), runs) == (2, [15]), "what was learnt depends on no machine"
-    choose(job, [], epochs=2, more=more, workers=4, sync="bsp,local-sgd:4")
+    choose(job, [], epochs=2, more=more, workers=2, sync="bsp,local-sgd:4")
     assert (len(measured), runs) == (2, [15, 2]), "it is of another number of epochs"
 
 

@@ -214,6 +214,12 @@ def best_bits(directory: Path) -> bytes:
     return (directory / "best.safetensors").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def reference(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dayfly.Run:
+    """With nothing in its way, max of the training loss."""
+    return kept_by(data, tmp_path_factory.mktemp("undisturbed"), mode="max")
+
+
 @pytest.mark.long
 @pytest.mark.quick
 @pytest.mark.parametrize("more", PROTOCOLS, ids=["bsp", "local-sgd"])
@@ -248,13 +254,16 @@ def test_the_best_weights_are_those_of_the_best_epoch_whoever_dies(
     assert (small.bits(run), run.best_epoch) == (small.bits(reference), 1)
 
 
+#: After a commit, a kill comes just before the next thing: test_resume.py has one there, too.
+_BESIDE = [pytest.param(place, marks=pytest.mark.slow) for place in ("commit", "committed")]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("place", ["answered", "commit", "keep", "committed"])
+@pytest.mark.parametrize("place", ["answered", "keep", *_BESIDE])
 def test_a_coordinator_that_dies_around_it_keeps_the_same_weights(
-    place: str, data: Path, tmp_path: Path
+    place: str, data: Path, reference: dayfly.Run, tmp_path: Path
 ) -> None:
     settings = {"keep": "best", "monitor": "train_loss", "mode": "max"}
-    reference = kept_by(data, tmp_path / "undisturbed", **settings)
     fault = Fault(COORDINATOR, FIRST, place)
     killed(data, tmp_path / "run", [fault], **settings)
     result = resume(tmp_path / "run")

@@ -88,7 +88,7 @@ def test_a_run_with_a_death_ends_with_the_right_weights(
             lists += subprocess.run(
                 ["ps", "axo", "args"], capture_output=True, text=True, check=True
             ).stdout
-            if over.wait(0.1):
+            if over.wait(0.5):
                 return
 
     with channel(monkeypatch) as url:

@@ -102,7 +102,7 @@ def test_wrong_requests(settings: dict[str, Any], words: str) -> None:
 
 
 def test_the_help_names_them_all(tmp_path: Path) -> None:
-    shown = command.run("train", "--help", cwd=tmp_path, COLUMNS="300").stdout
+    shown = command.here("train", "--help", cwd=tmp_path, COLUMNS="300").stdout
     assert f"All-reduce algorithm: {', '.join(names())}." in shown
 
 

@@ -146,8 +146,12 @@ def test_workers_that_die_around_a_decision_leave_the_same_bits_and_end(
 @pytest.mark.long
 @pytest.mark.parametrize(
     "place",
-    # Before it is stored: the pure test above covers that.
-    [pytest.param("decide", marks=pytest.mark.slow), "answered", "committed"],
+    # Before it is stored: the pure test above covers that. After the commit: the next test.
+    [
+        pytest.param("decide", marks=pytest.mark.slow),
+        "answered",
+        pytest.param("committed", marks=pytest.mark.slow),
+    ],
 )
 def test_a_coordinator_that_dies_around_a_decision_leaves_the_same_bits_and_end(
     place: str, data: Path, ended: dayfly.Run, tmp_path: Path

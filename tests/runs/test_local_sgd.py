@@ -22,8 +22,6 @@ pytestmark = pytest.mark.long
 #: to end in order.
 FIRST_S, THEN_S, LIFETIME_S = 2.0, 0.4, 9.0
 Undisturbed = Callable[[int, Any], dayfly.Run]
-#: Nine steps an epoch: rounds of 4, 4 and 1, or of 9.
-ROUNDS: list[Any] = [4, "epoch"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +41,7 @@ def train(data: Path, directory: Path, workers: int, k: Any, **more: Any) -> day
     return dayfly.train(small.job(data), workers=workers, run_dir=directory, **given)
 
 
-@pytest.mark.parametrize("k", ROUNDS)
+@pytest.mark.parametrize("k", [4, pytest.param("epoch", marks=pytest.mark.slow)])
 def test_it_learns_and_tells_every_step(alone: Undisturbed, k: Any) -> None:
     run = alone(3, k)
     assert run.result.steps == small.STEPS

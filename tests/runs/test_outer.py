@@ -81,7 +81,12 @@ def points(operation: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("rank", "how"), [(0, INT8), (1, TOPK)], ids=["int8", "topk"])
+@pytest.mark.parametrize(
+    ("rank", "how"),
+    # With int8 and of rank 0 they are in test_streaming.py, too.
+    [pytest.param(0, INT8, marks=pytest.mark.slow), (1, TOPK)],
+    ids=["int8", "topk"],
+)
 def test_a_death_at_every_operation_of_an_exchange_leaves_the_same_bits(
     rank: int, how: dict[str, Any], data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
@@ -117,8 +122,13 @@ def test_lives_that_end_within_a_round_hand_over_within_it(
 
 @pytest.mark.parametrize(
     "how",
-    # What it keeps is as of int8, and what it sends in tests/training/test_outer.py.
-    [NESTEROV, INT8, pytest.param({**INT8, "compress": "topk:0.1"}, marks=pytest.mark.slow)],
+    # The codec keeps something besides what a plain one has; topk keeps what int8 does, and what
+    # it sends is tested in tests/training/test_outer.py.
+    [
+        pytest.param(NESTEROV, marks=pytest.mark.slow),
+        INT8,
+        pytest.param(TOPK, marks=pytest.mark.slow),
+    ],
     ids=["plain", "int8", "topk"],
 )
 def test_resume_after_a_kill_of_the_coordinator(
@@ -146,7 +156,7 @@ def test_a_checkpoint_has_what_is_shared_once_and_the_rest_by_rank(alone: Undist
     assert not torch.equal(own[0]["residual"], own[1]["residual"])
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_another_number_of_workers_goes_on_with_the_states_of_those_before(
     workers: int, data: Path, tmp_path: Path
 ) -> None:

@@ -110,9 +110,9 @@ def test_deaths_around_the_changes_leave_the_same_bits(
     ("step", "place"),
     [
         (3 * EPOCH, "committed"),
-        # Between the checkpoint and the record: as of any change, see test_scaling_callback.py
+        # Before and after the record of the change: as of any, see test_scaling_callback.py
         pytest.param(2 * EPOCH, "answered", marks=pytest.mark.slow),
-        (4 * EPOCH, "begin"),
+        pytest.param(4 * EPOCH, "begin", marks=pytest.mark.slow),
     ],
 )
 def test_a_coordinator_that_is_killed_in_a_change_leaves_the_same_bits(
@@ -136,7 +136,10 @@ def test_a_coordinator_that_is_killed_in_a_change_leaves_the_same_bits(
     [
         ({"sync": "bsp"}, [(8, "start"), (10, "grad-get")], []),
         ({"k": 3, "fragments": 3}, [(8, "start"), (10, "compute")], [8, 9, 12, 15]),
-        ({"k": 5, "outer_lr": 0.4}, [(11, "computed")], [8, 9, 14]),
+        # What fragments begin anew, another rate does, too.
+        pytest.param(
+            {"k": 5, "outer_lr": 0.4}, [(11, "computed")], [8, 9, 14], marks=pytest.mark.slow
+        ),
         # As of other fragments, and as of bsp.
         pytest.param(
             {"sync": "local-sgd", "k": 3, "outer": "momentum", "fragments": None, "overlap": None},

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,11 +18,10 @@ import torch
 import dayfly
 from dayfly.life.faults import Fault
 from dayfly.wire.keys import COORDINATOR
+from tests.cli import command
 from tests.runs import coordinator, small
 
 pytestmark = pytest.mark.long
-
-DAYFLY = Path(sys.executable).with_name("dayfly")
 
 #: Whichever step it is that gets there first: when checkpoints are trimmed is a matter of time.
 ANY = -1
@@ -40,7 +37,7 @@ PLACES: list[tuple[int, str, list[Fault]]] = [
     (small.STEPS, "save", []),
 ]
 #: Of places side by side the suite has one; test_kills.py kills at each write of the results.
-BETWEEN = {"begin", "invoked", "committed", "save"}
+BETWEEN = {"begin", "invoked", "committed", "trim", "save"}
 
 
 def life_s(events: Path) -> Iterator[float]:
@@ -55,11 +52,10 @@ def life_s(events: Path) -> Iterator[float]:
 
 
 def resume(directory: Path, *flags: str) -> dict[str, Any]:
-    command = [DAYFLY, "train", "--resume", directory, "--json", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    """As `dayfly train --resume` does and prints it."""
+    done = command.here("train", "--resume", directory, "--json", *flags, cwd=directory.parent)
     assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return command.last_json(done.stdout)
 
 
 def killed(data: Path, directory: Path, faults: list[Fault], **more: Any) -> None:

@@ -89,7 +89,14 @@ def test_a_run_grows_at_the_boundary_whoever_dies(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("place", ["decided", "answered", "committed"])
+@pytest.mark.parametrize(
+    "place",
+    # test_deciders.py has what was decided, and the next test a checkpoint that was committed.
+    [
+        "answered",
+        *(pytest.param(place, marks=pytest.mark.slow) for place in ("decided", "committed")),
+    ],
+)
 def test_a_resume_repeats_what_was_decided(
     place: str, scaled: dayfly.Run, data: Path, tmp_path: Path
 ) -> None:

@@ -27,6 +27,11 @@ STREAMED: dict[str, Any] = {**NESTEROV, "fragments": 2, "overlap": 1}
 #: Two exchanges of a round, of which some are in flight at its end.
 ROUNDED: dict[str, Any] = {**INT8, "fragments": 2, "overlap": 2}
 OFTEN: dict[str, Any] = {"checkpoint_every_s": 1e-6}
+#: What the plain one does, the other does, too, and its codec keeps what it did not send.
+PLAIN_OR_INT8 = [
+    pytest.param(STREAMED, id="plain", marks=pytest.mark.slow),
+    pytest.param(ROUNDED, id="int8"),
+]
 Undisturbed = Callable[..., dayfly.Run]
 
 
@@ -54,7 +59,7 @@ def test_one_fragment_without_overlap_is_diloco(alone: Undisturbed) -> None:
     assert small.bits(run) == small.bits(alone(**NESTEROV))
 
 
-@pytest.mark.parametrize("how", [STREAMED, ROUNDED], ids=["plain", "int8"])
+@pytest.mark.parametrize("how", PLAIN_OR_INT8)
 def test_checkpoints_with_exchanges_in_flight_change_no_bits(
     how: dict[str, Any], data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
@@ -68,7 +73,8 @@ def test_checkpoints_with_exchanges_in_flight_change_no_bits(
     assert None not in losses
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+# Of rank 1 they are in test_outer.py, too.
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_death_at_every_operation_of_every_exchange_leaves_the_same_bits(
     rank: int, data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
@@ -116,7 +122,7 @@ def killed_with_sums(
     assert {name for name in tensors if name.startswith("sum.")} == {"sum.fragment.1", "sum.rest"}
 
 
-@pytest.mark.parametrize("how", [STREAMED, ROUNDED], ids=["plain", "int8"])
+@pytest.mark.parametrize("how", PLAIN_OR_INT8)
 def test_resume_with_sums_that_wait(
     how: dict[str, Any], data: Path, alone: Undisturbed, tmp_path: Path
 ) -> None:
@@ -161,7 +167,10 @@ def test_lives_that_end_hand_over_between_rounds(
     assert len(invoked) > WORKERS
 
 
-@pytest.mark.parametrize(("before", "then"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow)],  # newcomers are in the next test, too
+)
 def test_another_number_of_workers_goes_on_with_sums_that_wait(
     before: int, then: int, data: Path, tmp_path: Path
 ) -> None:
@@ -173,7 +182,7 @@ def test_another_number_of_workers_goes_on_with_sums_that_wait(
     assert run.history[-1]["val_accuracy"] > 0.8
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 3])  # 1 is above
 def test_another_number_of_workers_goes_on(workers: int, data: Path, tmp_path: Path) -> None:
     train(data, tmp_path, ROUNDED, epochs=1)
     run = dayfly.resume(tmp_path, epochs=2, workers=workers, progress=False)

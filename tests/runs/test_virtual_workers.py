@@ -44,7 +44,12 @@ def train(data: Path, directory: Path, workers: int | None, **more: Any) -> dayf
 
 @pytest.mark.parametrize(
     ("workers", "collective"),
-    [(2, None), (3, "overlapped"), (4, "pipelined"), (5, "all-reduce")],
+    [
+        # Unequal numbers of leaves, and one of each.
+        (3, "overlapped"),
+        (5, "all-reduce"),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, None), (4, "pipelined"))),
+    ],
 )
 def test_weights_and_history_are_the_same_at_any_size(
     data: Path,
@@ -69,7 +74,8 @@ def staged_alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dayfly
     [
         ((3,), 2, {"schedule": "1f1b"}),
         ((1, 3), 3, {"collective": "overlapped"}),
-        ((3,), LEAVES, {"channel": "tcp://"}),
+        # A replica a leaf, as of uncut models above.
+        pytest.param((3,), LEAVES, {"channel": "tcp://"}, marks=pytest.mark.slow),
     ],
 )
 def test_neither_replicas_nor_cut_nor_schedule_show_in_the_bits_of_a_model_in_stages(

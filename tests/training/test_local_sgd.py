@@ -69,9 +69,13 @@ def test_rounds_follow_one_another(
     assert epochs.epoch(steps.start) == epochs.epoch(steps[-1]), "epochs end with a round"
 
 
-@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
-@pytest.mark.parametrize("clip_norm", [None, 0.3])
-@pytest.mark.parametrize("model", [perceptron, Tied, Unused])
+@pytest.mark.parametrize(
+    ("model", "optimizer", "clip_norm"),
+    [
+        *((Unused, optimizer, None) for optimizer in OPTIMIZERS),
+        *((model, "decay", 0.3) for model in (perceptron, Tied, Unused)),
+    ],
+)
 def test_one_worker_has_the_bits_of_a_plain_loop(
     model: Any, optimizer: str, clip_norm: float | None
 ) -> None:
@@ -84,7 +88,7 @@ def test_one_worker_has_the_bits_of_a_plain_loop(
         assert bits(world.replicas[0].model) == bits(plain_loop(asked, world.epochs, world.at))
 
 
-@pytest.mark.parametrize("workers", [2, 5])
+@pytest.mark.parametrize("workers", [5])
 @pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
 @pytest.mark.parametrize("model", [with_batch_norm, Unused])
 def test_replicas_are_equal_after_every_round(model: Any, optimizer: str, workers: int) -> None:

@@ -178,7 +178,7 @@ def test_sums_are_added_up_exactly_and_rounded_once(
 
 @EVERY
 @pytest.mark.parametrize("name", STORING)
-@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize("size", [5])
 def test_every_rank_holds_the_same_bits(name: str, size: int, codec: Codec) -> None:
     inputs = random_inputs(size, 5000, 1)
     with world(STORING[name], size) as here:

@@ -70,7 +70,7 @@ def test_a_message_of_two_chunks_literally() -> None:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     length=st.integers(0, 3 * CHUNK),
     start=st.integers(0, 2 * CHUNK),
