@@ -134,7 +134,7 @@ def round_of(
         once = staged.ranks(profile, c, means, batches[0])
     else:
         once = data_parallel.ranks(profile, c, means, batches)
-    moved = [moved_by(rank, means) for rank in once[: c.workers]]
+    moved = [moved_by(rank.streams, means) for rank in once[: c.workers]]
     operations = sum(len(stream.plan.numbers) for rank in once for stream in rank.streams)
     count, each = steps_gone_through(operations), len(once[0].streams)
     several = repeated(once, count)
@@ -158,6 +158,6 @@ def validation_of(
         rounds.append((everybody, everybody, 1))
     for ranks, timed_by, count in rounds:
         seconds += count * timed(timed_by, 1, lambda number: False, means.shared).step_s
-        each = [moved_by(rank, means) for rank in ranks[: c.workers]]
+        each = [moved_by(rank.streams, means) for rank in ranks[: c.workers]]
         found = [together((a, times(b, count))) for a, b in zip(found, each, strict=True)]
     return Part(seconds=seconds, moved=found)

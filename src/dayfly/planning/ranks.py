@@ -227,12 +227,28 @@ class Lanes(TypedDict):
     alone: bool
 
 
-def limited(size: SizeProfile, means: ChannelModel, rank: int, streams: Sequence[Stream]) -> Rank:
-    """A worker on functions of this size."""
+def ways_of(size: SizeProfile) -> tuple[Direction, Direction]:
+    """Returns the way up to the store and the way down from it of functions of this size."""
+    return direction(size, size.up), direction(size, size.down)
+
+
+def limited(
+    size: SizeProfile,
+    means: ChannelModel,
+    rank: int,
+    streams: Sequence[Stream],
+    ways: tuple[Direction, Direction] | None = None,
+) -> Rank:
+    """A worker on functions of this size.
+
+    Args:
+        ways: of `ways_of` its size; None: they are made.
+    """
+    up, down = ways or ways_of(size)
     return Rank(
         streams=streams,
-        up=direction(size, size.up),
-        down=direction(size, size.down),
+        up=up,
+        down=down,
         processor=processor(size, rank),
         header_bytes=HEADER_BYTES,
         direct=means.direct,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from dayfly.batches import validation_rounds
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.profile import Profile
-from dayfly.planning.ranks import ChannelModel, chain, limited
+from dayfly.planning.ranks import ChannelModel, chain
 from dayfly.planning.staged import stage_workers
 from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.processor import SharedProcessor
@@ -46,7 +46,7 @@ def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[
     found = []
     for kind, count in kinds.items():
         made = [
-            limited(stage.size, means, number, stage.validating(replica, kind))
+            stage.has(number, stage.validating(replica, kind))
             for number, (stage, replica) in enumerate(workers)
         ]
         # Where passes vary, each worker has a pace of its own.

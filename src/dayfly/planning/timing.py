@@ -17,11 +17,11 @@ from dayfly.wire.simulation import run
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared, Stream
 
 
-def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
-    """Of all its streams, headers included."""
+def moved_by(streams: Iterable[Stream], means: ChannelModel) -> StoreTraffic:
+    """Of all streams of a rank, headers included."""
     puts = gets = up = down = 0
     costs: dict[int, MessageCost] = {}  # by size: most messages have one of few
-    for stream in rank.streams:
+    for stream in streams:
         if stream.name is None:
             continue
         for (is_put, nbytes, to_all), count in _messages(stream):
