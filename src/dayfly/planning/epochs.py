@@ -14,7 +14,7 @@ from dayfly.planning.local_rounds import local_round
 from dayfly.planning.plan import Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.planning.timing import Steps, moved_by, repeated, timed, times, together, volume
+from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
 from dayfly.wire.streams import Rank
 
 #: Operations of a simulation, about: what takes a few hundredths of a second.
@@ -137,8 +137,7 @@ def round_of(
     moved = [moved_by(rank.streams, means) for rank in once[: c.workers]]
     operations = sum(len(stream.plan.numbers) for rank in once for stream in rank.streams)
     count, each = steps_gone_through(operations), len(once[0].streams)
-    several = repeated(once, count)
-    return timed(several, count, lambda at: at == each - 1, means.shared), moved
+    return timed(once, count, lambda at: at == each - 1, means.shared, repeat=True), moved
 
 
 def validation_of(

@@ -25,7 +25,7 @@ from dayfly.planning.profile import Profile, SizeProfile, Transfer
 from dayfly.planning.summed import Summed
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
-from dayfly.wire.collectives import collective
+from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import DirectionModel, LinkModel
 from dayfly.wire.collectives.k_reduce import hybrid_part
 from dayfly.wire.collectives.push_pull import serve
@@ -332,6 +332,45 @@ def all_reduce(
         travelling=summed.travelling(members),
         after=after,
         pool=pool,
+        at_once=means.at_once,
+        begin_s=begin_s if members > 1 else 0.0,
+        **alone_or_side_by_side(means, plan, itemsize),
+    )
+
+
+def small_sum(
+    member: int,
+    members: int,
+    length: int,
+    means: ChannelModel,
+    *,
+    name: Hashable,
+    after: tuple[tuple[int, int | None], ...],
+    itemsize: int,
+    begin_s: float,
+) -> Stream:
+    """Returns a sum of a few numbers at member 0, by a thread of its own.
+
+    All others do the same, so they have one plan, whichever they are and however many.
+
+    Args:
+        member, members: which of them this one is.
+        length: numbers.
+        means: ways to the store.
+        name, after, itemsize, begin_s: as of `all_reduce`.
+    """
+    like, labels = ((1, 2), (0, member)) if member else ((0, members), ())
+    chunk = max(1, means.chunk_bytes // itemsize)
+    plan = _planned(*SMALL_SUM, *like, length, chunk, None, "")
+    return Stream(
+        plan=plan,
+        name=name,
+        member=member,
+        members=members,
+        labels=labels,
+        itemsize=itemsize,
+        after=after,
+        pool="all",
         at_once=means.at_once,
         begin_s=begin_s if members > 1 else 0.0,
         **alone_or_side_by_side(means, plan, itemsize),

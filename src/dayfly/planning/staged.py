@@ -45,10 +45,10 @@ from dayfly.planning.ranks import (
     alone_or_side_by_side,
     chain,
     limited,
+    small_sum,
     ways_of,
 )
 from dayfly.planning.summed import Summed
-from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.leaves import leaves_of
 from dayfly.wire.pipelines.flow import Passing
 from dayfly.wire.pipelines.orders import (
@@ -275,15 +275,13 @@ class StageWork:
         self, name: str, replica: int, length: int, after: tuple[tuple[int, int | None], ...]
     ) -> Stream:
         """A small sum over all ranks, at one aggregator, by a thread of its own."""
-        return all_reduce(
-            *SMALL_SUM,
+        return small_sum(
             self._layout.rank(self._stage, replica),
             self._layout.world_size,
-            Summed(length),
+            length,
             self._means,
             name=name,
             after=after,
-            pool="all",
             itemsize=TAIL_BYTES,
             begin_s=self.size.sum_cpu_s,
         )

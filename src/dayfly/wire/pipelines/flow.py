@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dayfly.batches import MicroBatch, micro_batches, share
 from dayfly.wire.pipelines.orders import most_held, most_of_wave
@@ -77,9 +78,7 @@ class Flow:
     def passing(self, samples: int, own: StageRank) -> Passing:
         """What a rank passes of a batch of so many samples; empty micro-batches are left out."""
         if self.shared is not None:
-            total = self.total
-            sizes = [len(share(samples, number, total)) for number in range(total)]
-            return self._routed(sizes, own)
+            return self._routed(_sizes(samples, self.total), own)
         replicas = self.layout.replicas_of(own.stage)
         return _alone(micro_batches(samples, own.replica, replicas, self.pieces, self.leaves))
 
@@ -130,6 +129,12 @@ class Flow:
             before=owners(own.stage - 1),
             behind=owners(own.stage + 1),
         )
+
+
+@lru_cache(maxsize=256)
+def _sizes(samples: int, total: int) -> tuple[int, ...]:
+    """Samples of each of so many micro-batches; all ranks ask for the same."""
+    return tuple([len(share(samples, number, total)) for number in range(total)])
 
 
 def _alone(micros: Sequence[MicroBatch]) -> Passing:
