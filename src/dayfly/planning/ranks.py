@@ -380,9 +380,12 @@ def small_sum(
 def alone_or_side_by_side(means: ChannelModel, plan: CompiledSchedule, itemsize: int) -> Lanes:
     """How an execution carries a schedule over this channel."""
     return {
-        "in_flight": width(means.in_flight, means.chunk_bytes, itemsize * plan.largest),
+        "in_flight": _width(means.in_flight, means.chunk_bytes, itemsize * plan.largest),
         "alone": means.immediate,
     }
+
+
+_width = lru_cache(maxsize=4096)(width)
 
 
 @lru_cache(maxsize=4096)

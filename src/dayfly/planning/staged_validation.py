@@ -15,7 +15,7 @@ from dayfly.planning.ranks import ChannelModel, chain
 from dayfly.planning.staged import stage_workers
 from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.processor import SharedProcessor
-from dayfly.wire.simulation import run
+from dayfly.wire.simulation import ends
 from dayfly.wire.streams import ALONE, Rank, Shared, Stream
 
 
@@ -78,8 +78,7 @@ def joining(of: ValidationRound, shared: Shared) -> Sequence[Rank]:
     ready_s: dict[int, Sequence[float]] = {}  # of each stage, by the replica that stands for it
     for replica in set(of.alike):
         mine = [replace(rank, streams=rank.streams[:1]) for rank in of.ranks[replica::replicas]]
-        moments = run(mine, shared)
-        ready_s[replica] = [max(passage.done_s, default=0.0) for (passage,) in moments]
+        _, ready_s[replica] = ends(mine, shared)
     made = []
     for number, rank in enumerate(of.ranks):
         stage, replica = divmod(number, replicas)

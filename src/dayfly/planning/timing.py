@@ -13,7 +13,7 @@ from dayfly.planning.plan import Volume
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.channels.kind import MessageCost
 from dayfly.wire.schedule import CompiledSchedule, Kind
-from dayfly.wire.simulation import run
+from dayfly.wire.simulation import ends
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared, Stream
 
 
@@ -169,13 +169,13 @@ def timed(
         repeat: their streams are one step instead, which they take so many times.
     """
     again = count if repeat else 1
-    moments = run(ranks, shared, again, None if count == 1 else 1)
+    moments, ends_s = ends(ranks, shared, again)
     until_s = 0.0
     if count == 1:
-        workers = [took for rank, took in zip(ranks, moments, strict=True) if not rank.is_store]
-        until_s = max(map(_ended_s, workers), default=0.0)
+        workers = zip(ranks, ends_s, strict=True)
+        until_s = max([end_s for rank, end_s in workers if not rank.is_store])
     streams = [*ranks[0].streams] * again
-    return steps_of(streams, moments[0], count, is_overhead, until_s)
+    return steps_of(streams, moments, count, is_overhead, until_s)
 
 
 def steps_of(
@@ -193,11 +193,11 @@ def steps_of(
         first: steps that do not count, unless there is one alone.
     """
     each = len(streams) // count
-    ends = [0.0]
+    ended_s = [0.0]
     for step in range(count):
-        ends.append(_ended_s(moments[step * each : (step + 1) * each]))
+        ended_s.append(_ended_s(moments[step * each : (step + 1) * each]))
     first = first if count > 1 else 0
-    began, ended, steps = ends[first], max(ends[count], until_s), count - first
+    began, ended, steps = ended_s[first], max(ended_s[count], until_s), count - first
     kinds = _intervals(streams[first * each :], moments[first * each :], each, is_overhead)
     took = _split(kinds, began, ended)
     return Steps(

@@ -22,17 +22,37 @@ from dayfly.wire.streams import ALONE, Moments, Rank, Shared, repeated
 
 
 def run(
-    ranks: Sequence[Rank], shared: Shared = ALONE, steps: int = 1, asked: int | None = None
+    ranks: Sequence[Rank], shared: Shared = ALONE, steps: int = 1
 ) -> tuple[tuple[Moments, ...], ...]:
-    """To the end; returns the moments of ranks' streams.
+    """To the end; returns the moments of each rank's streams.
 
     Args:
         ranks: all of them.
         shared: what they have together.
         steps: how often they go through their streams (`streams.repeated`).
-        asked: of how many ranks moments are returned, the first ones; None: of all.
 
     Raises ValueError naming an operation that waits for ever, if the schedules do not fit.
     """
-    found = compiled.run(ranks, shared, steps, asked)
-    return found or Run(repeated(ranks, steps), shared).run()[:asked]
+    if (state := compiled.ran(ranks, shared, steps)) is None:
+        return Run(repeated(ranks, steps), shared).run()
+    # Whoever has no NumPy has no compiled loop, either.
+    from dayfly.wire.loop.flattened import moments
+
+    return moments(state, ranks, steps)
+
+
+def ends(
+    ranks: Sequence[Rank], shared: Shared = ALONE, steps: int = 1
+) -> tuple[tuple[Moments, ...], list[float]]:
+    """Returns the moments of rank 0's streams, and when each rank is through, in seconds.
+
+    Arguments and errors as of `run`, which takes longer, as it makes the moments of all.
+    """
+    if (state := compiled.ran(ranks, shared, steps)) is None:
+        found = Run(repeated(ranks, steps), shared).run()
+        return found[0], [
+            max((max(one.done_s, default=0.0) for one in each), default=0.0) for each in found
+        ]
+    from dayfly.wire.loop.flattened import ends_s, moments
+
+    return moments(state, ranks[:1], steps)[0], ends_s(state, ranks, steps)

@@ -147,23 +147,19 @@ def flattened(ranks: Sequence[Rank], shared: Shared, steps: int = 1) -> State:
     )
 
 
-def moments(
-    state: State, ranks: Sequence[Rank], steps: int = 1, asked: int | None = None
-) -> tuple[tuple[Moments, ...], ...]:
-    """Returns the moments of ranks' streams, at the end of a run.
+def moments(state: State, ranks: Sequence[Rank], steps: int = 1) -> tuple[tuple[Moments, ...], ...]:
+    """Returns the moments of these ranks' streams, at the end of a run.
 
     Args:
         state: at the end.
-        ranks, steps: as of `flattened`.
-        asked: of how many ranks, the first ones; None: of all.
+        ranks: the first ones of the run's.
+        steps: as of `flattened`.
     """
-    wanted = ranks[:asked]
-    count = steps * sum([len(one.plan.numbers) for rank in wanted for one in rank.streams])
-    start, free, done = (
-        state.ops[name][:count].tolist() for name in ("start_s", "free_s", "done_s")
-    )
+    count = sum(_operations(ranks, steps))
+    names = "start_s", "free_s", "done_s"
+    start, free, done = (state.ops[name][:count].tolist() for name in names)
     begin, found = 0, []
-    for rank in wanted:
+    for rank in ranks:
         mine = []
         for stream in list(rank.streams) * steps:
             end = begin + len(stream.plan.numbers)
@@ -171,6 +167,20 @@ def moments(
             begin = end
         found.append(tuple(mine))
     return tuple(found)
+
+
+def ends_s(state: State, ranks: Sequence[Rank], steps: int = 1) -> list[float]:
+    """Returns when each rank is through with all of its streams; arguments as of `moments`."""
+    done, begin, found = state.ops["done_s"], 0, []
+    for count in _operations(ranks, steps):
+        found.append(float(done[begin : begin + count].max(initial=0.0)))
+        begin += count
+    return found
+
+
+def _operations(ranks: Sequence[Rank], steps: int) -> list[int]:
+    """Of each rank."""
+    return [steps * sum([len(one.plan.numbers) for one in rank.streams]) for rank in ranks]
 
 
 def _starts(sizes: Ints) -> Ints:
