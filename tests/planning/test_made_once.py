@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import repeat
+from typing import Any
 
 import pytest
 
@@ -11,15 +12,17 @@ from dayfly.planning import staged
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.passages import BETWEEN, FIRST, LAST, PIECE, passage_plan
 from dayfly.planning.profile import Affine
-from dayfly.planning.ranks import ChannelModel, chain
-from dayfly.planning.timing import repeated, timed
-from dayfly.wire.collectives import collective
+from dayfly.planning.ranks import ChannelModel, all_reduce, chain, small_sum
+from dayfly.planning.summed import Summed
+from dayfly.planning.timing import moved_by, timed
+from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import AllReduce, Cost, Phase, plain_link
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.orders import ORDERS, forward_only, in_waves
 from dayfly.wire.schedule import CompiledSchedule, Kind, Work
-from dayfly.wire.streams import Direction, Live, MessageId, Rank, Stream
+from dayfly.wire.simulation import run
+from dayfly.wire.streams import Direction, Live, MessageId, Moments, Rank, Stream, repeated
 from tests.planning.by_hand import layer, profile, size
 
 AT_ONCE = Direction(occupied_s=lambda nbytes: 0.0)
@@ -45,6 +48,7 @@ def test_steps_follow_each_other_and_their_messages_differ() -> None:
     assert [one.name for one in rank.streams[::3]] == [(0, "pass"), (1, "pass"), (2, "pass")]
     assert rank.streams[1].name is None
     assert timed([rank], 3, lambda at: at == 2).step_s == 5.5
+    assert timed([stepping()], 3, lambda at: at == 2, repeat=True).step_s == 5.5
 
 
 def test_a_store_serves_steps_as_they_come() -> None:
@@ -78,6 +82,27 @@ def test_who_asks_about_one_run_gets_the_same_workers() -> None:
     assert staged.stage_workers(made, c, means) is staged.stage_workers(made, replace(c), means)
     other = replace(made)  # a profile that equals it may be another one
     assert staged.stage_workers(other, c, means) is not staged.stage_workers(made, c, means)
+
+
+@pytest.mark.parametrize("members", [1, 2, 5])
+def test_members_of_a_small_sum_have_one_plan(members: int) -> None:
+    """It says what a plan of each member's own does."""
+    means = ChannelModel.of(profile([layer("a", 100)], size(1)))
+    shared: dict[str, Any] = {"name": "tail", "after": (), "itemsize": 8, "begin_s": 0.5}
+    sums = [small_sum(rank, members, 3, means, **shared) for rank in range(members)]
+    assert len({id(one.plan) for one in sums[1:]}) == (members > 1)
+    own = [
+        all_reduce(*SMALL_SUM, rank, members, Summed(3), means, pool="all", **shared)
+        for rank in range(members)
+    ]
+    way = Direction(occupied_s=float, latency_s=0.25)
+
+    def moments(streams: list[Stream]) -> tuple[tuple[Moments, ...], ...]:
+        return run([Rank(streams=[one], up=way, down=way) for one in streams])
+
+    assert moments(sums) == moments(own)
+    for one, other in zip(sums, own, strict=True):
+        assert moved_by([one], means) == moved_by([other], means)
 
 
 @pytest.mark.parametrize("order", [None, *ORDERS])

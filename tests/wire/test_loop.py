@@ -12,12 +12,21 @@ import pytest
 
 from dayfly.wire import simulation
 from dayfly.wire.collectives import collective
-from dayfly.wire.loop import compiled, events
-from dayfly.wire.loop.flattened import flattened, moments
+from dayfly.wire.loop import compiled, events, plain
+from dayfly.wire.loop.flattened import ends_s, flattened, moments
 from dayfly.wire.loop.records import RECORDS, State
 from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import CompiledSchedule, Kind, Name, Op, Schedule, Span, Work
-from dayfly.wire.streams import ALONE, Direction, HostLink, Rank, ServingThread, Shared, Stream
+from dayfly.wire.streams import (
+    ALONE,
+    Direction,
+    HostLink,
+    Rank,
+    ServingThread,
+    Shared,
+    Stream,
+    repeated,
+)
 
 _SUMS = ("scatter-reduce", "all-reduce", "pipelined", "ring", "overlapped")
 
@@ -106,13 +115,16 @@ def random_ranks(seed: int) -> tuple[list[Rank], Shared]:
     return ranks, shared
 
 
-def same(left: int, state: State, ranks: list[Rank], shared: Shared) -> bool:
+def same(left: int, state: State, ranks: list[Rank], shared: Shared, steps: int = 1) -> bool:
     """Whether `simulation` finds the same, which may be that something waits for ever."""
     try:
-        expected = simulation._Run(ranks, shared).run()
+        expected = plain.Run(repeated(ranks, steps), shared).run()
     except ValueError:
         return left > 0
-    for mine, its in zip(moments(state, ranks), expected, strict=True):
+    through = [max((max(one.done_s, default=0) for one in each), default=0) for each in expected]
+    assert left or ends_s(state, ranks, steps) == through
+    assert str(moments(state, ranks[:1], steps)) == str(moments(state, ranks, steps)[:1])
+    for mine, its in zip(moments(state, ranks, steps), expected, strict=True):
         for one, other in zip(mine, its, strict=True):
             for name in ("start_s", "free_s", "done_s"):
                 found, wanted = (np.array(getattr(of, name)) for of in (one, other))
@@ -123,12 +135,13 @@ def same(left: int, state: State, ranks: list[Rank], shared: Shared) -> bool:
 
 @pytest.mark.parametrize("seed", range(9))
 def test_the_loop_finds_the_same_moments(seed: int) -> None:
-    """As plain Python, which is what numba compiles."""
+    """As plain Python, which is what numba compiles; of one step, and of steps in a row."""
     ranks, shared = random_ranks(seed)
-    state = flattened(ranks, shared)
+    steps = 1 + seed % 3
+    state = flattened(ranks, shared, steps)
     records = {name: getattr(state, name).view(np.recarray) for name in RECORDS}
     left = events.run_events(state._replace(**records))
-    assert same(left, state, ranks, shared)
+    assert same(left, state, ranks, shared, steps)
 
 
 def test_one_plan_with_neighbours_of_its_own() -> None:
@@ -159,8 +172,9 @@ def test_compiled_too() -> None:
     compiled.load()
     for seed in range(200):
         ranks, shared = random_ranks(seed)
-        state = flattened(ranks, shared)
-        assert same(compiled.load()(state), state, ranks, shared)
+        steps = 1 + seed % 3
+        state = flattened(ranks, shared, steps)
+        assert same(compiled.load()(state), state, ranks, shared, steps)
 
 
 def test_what_waits_for_ever_is_named() -> None:

@@ -116,7 +116,7 @@ class Catalogue:
 
     def has_store(self, name: str) -> bool:
         """Whether a name is a store's, or `NAME:COUNT` of servers of a type."""
-        return name.partition(":")[0] in self.stores()
+        return self._is_there("stores", name.partition(":")[0])
 
     def platform(self, name: str) -> FunctionPlatform:
         """Returns a platform, or a machine as a spot machine.
@@ -207,8 +207,8 @@ class Catalogue:
             RequestError: there is no such entry, or a file of it cannot be read or is wrong.
         """
         found: dict[str, Row] = {}
-        names = self.stores() if folder == "stores" else self._names(folder)
-        if name not in names:
+        if not self._is_there(folder, name):
+            names = self.stores() if folder == "stores" else self._names(folder)
             raise RequestError(
                 f"the catalogue has no {_ONE_OF[folder]} {name!r}: give one of {', '.join(names)}"
             )
@@ -220,14 +220,28 @@ class Catalogue:
             except (OSError, UnicodeDecodeError) as error:
                 raise RequestError(f"{origin} cannot be read: {error}") from error
             found |= _parsed(text, origin, folder, own)
-        if folder == "stores" and name in self._names("platforms"):
+        if folder == "stores" and self._has_file("platforms", name):
             return _server_rows(self.rows("platforms", name)) | found
         return found
 
     def _machines(self) -> list[str]:
         """Platforms that are machines, those with GPUs left out."""
-        names = (name for name in self._names("platforms") if name.startswith(_MACHINE))
-        return [name for name in names if "gpu" not in self.rows("platforms", name)]
+        return [name for name in self._names("platforms") if self._is_machine(name)]
+
+    def _is_machine(self, platform: str) -> bool:
+        """Whether it is one that can be a store's server."""
+        return platform.startswith(_MACHINE) and "gpu" not in self.rows("platforms", platform)
+
+    def _is_there(self, folder: str, name: str) -> bool:
+        """Whether there is such an entry: of all others nothing is read."""
+        if self._has_file(folder, name):
+            return True
+        of_machine = folder == "stores" and self._has_file("platforms", name)
+        return of_machine and self._is_machine(name)
+
+    def _has_file(self, folder: str, name: str) -> bool:
+        files = _built_in(folder), self._own_files(folder), _BROUGHT[folder]
+        return any(name in one for one in files)
 
     def _names(self, folder: str) -> list[str]:
         return sorted({*_built_in(folder), *_BROUGHT[folder], *self._own_files(folder)})

@@ -123,7 +123,7 @@ def many_validation(
         beside = _of_replica(means, c)
         for one in staged_validation.validation(whole, _one_replica(c), means):
             seconds += one.count * timed(one.ranks, 1, lambda number: False, beside).step_s
-            moved = [moved_by(rank, means) for rank in one.ranks for _ in range(c.members)]
+            moved = [moved_by(rank.streams, means) for rank in one.ranks for _ in range(c.members)]
             numbers = BLOCK_NUMBERS * c.members * c.micro_batches
             tail = shared_among([_tail(numbers, c, means, size)], c.workers)
             once = [together(pair) for pair in zip(moved, tail, strict=True)]
@@ -161,7 +161,7 @@ def many_requests(
     # The schedules of the passes are those that virtual time takes, which are made once.
     even = c.layout.even
     some = range(1) if even else range(c.members)
-    first = staged.ranks(profile, c, means, batches[0], some, sums=even)
+    passes = staged.passages(profile, c, means, batches[0], some)
     size = stage_size(profile, c, 0)
     norms = 2 * sum(len(elements(layer)) for layer in profile.layers)
     lengths = (staged.TAIL, norms) if c.clips else (staged.TAIL,)
@@ -170,9 +170,8 @@ def many_requests(
     ]
     for summed in _stage_sums(profile, c, means):
         every += summed
-    for rank in first:
-        passes = moved_by(replace(rank, streams=rank.streams[:1]), means)
-        every += [passes] * (c.members if even else 1)
+    for passage in passes:
+        every += [moved_by([passage], means)] * (c.members if even else 1)
     return sum(one.puts for one in every), sum(one.gets for one in every)
 
 
@@ -254,9 +253,9 @@ def _staged_moved(
     if not c.layout.even:  # their small sums are in the ranks
         every = [one for part in parts for one in part]
         pairs = zip(ranks, every, strict=True)
-        return [together((moved_by(rank, means), one)) for rank, one in pairs]
+        return [together((moved_by(rank.streams, means), one)) for rank, one in pairs]
     moved = [
-        together((moved_by(rank, means), one))
+        together((moved_by(rank.streams, means), one))
         for rank, part in zip(ranks, parts, strict=True)
         for one in part
     ]

@@ -14,7 +14,7 @@ from dayfly.planning.local_rounds import local_round
 from dayfly.planning.plan import Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.planning.timing import Steps, moved_by, repeated, timed, times, together, volume
+from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
 from dayfly.wire.streams import Rank
 
 #: Operations of a simulation, about: what takes a few hundredths of a second.
@@ -134,11 +134,10 @@ def round_of(
         once = staged.ranks(profile, c, means, batches[0])
     else:
         once = data_parallel.ranks(profile, c, means, batches)
-    moved = [moved_by(rank, means) for rank in once[: c.workers]]
+    moved = [moved_by(rank.streams, means) for rank in once[: c.workers]]
     operations = sum(len(stream.plan.numbers) for rank in once for stream in rank.streams)
     count, each = steps_gone_through(operations), len(once[0].streams)
-    several = repeated(once, count)
-    return timed(several, count, lambda at: at == each - 1, means.shared), moved
+    return timed(once, count, lambda at: at == each - 1, means.shared, repeat=True), moved
 
 
 def validation_of(
@@ -158,6 +157,6 @@ def validation_of(
         rounds.append((everybody, everybody, 1))
     for ranks, timed_by, count in rounds:
         seconds += count * timed(timed_by, 1, lambda number: False, means.shared).step_s
-        each = [moved_by(rank, means) for rank in ranks[: c.workers]]
+        each = [moved_by(rank.streams, means) for rank in ranks[: c.workers]]
         found = [together((a, times(b, count))) for a, b in zip(found, each, strict=True)]
     return Part(seconds=seconds, moved=found)

@@ -62,7 +62,7 @@ def step(
         limited(size, means, one.rank, one.epoch(count))
         for size, one in zip(each, workers, strict=True)
     ]
-    return _timed(several, count, means), [moved_by(rank, means) for rank in once]
+    return _timed(several, count, means), [moved_by(rank.streams, means) for rank in once]
 
 
 def _timed(ranks: Sequence[Rank], count: int, means: ChannelModel) -> Steps:

@@ -43,11 +43,11 @@ def local_round(
     """
     if c.streaming is None:
         once = data_parallel.ranks(profile, c, means, batches)
-        moved = [moved_by(rank, means) for rank in once[: c.workers]]
+        moved = [moved_by(rank.streams, means) for rank in once[: c.workers]]
         return timed(once, 1, lambda number: number > 0, means.shared), moved
     once, _ = _streamed(profile, c, means, batches, 1, closes)
     several, beside = _streamed(profile, c, means, batches, _ROUNDS, closes)
-    moved = [moved_by(rank, means) for rank in once[: c.workers]]
+    moved = [moved_by(rank.streams, means) for rank in once[: c.workers]]
     return timed(several, _ROUNDS, lambda number: number in beside, means.shared), moved
 
 

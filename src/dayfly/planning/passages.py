@@ -106,6 +106,7 @@ def labels_of(stage: int, micro_batches: Iterable[int]) -> tuple[int, ...]:
     return (stage - 1, stage, *micro_batches)
 
 
+@lru_cache(maxsize=4096)
 def _unlabelled(like: int, phase: str, source: int, destination: int) -> tuple[str, int, int]:
     """Of a message: its name with positions in `labels_of` of its micro-batch and its boundary."""
     way, (number, chunk) = phase[0], phase[1:].split("-")

@@ -25,7 +25,7 @@ from dayfly.planning.profile import Profile, SizeProfile, Transfer
 from dayfly.planning.summed import Summed
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
-from dayfly.wire.collectives import collective
+from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import DirectionModel, LinkModel
 from dayfly.wire.collectives.k_reduce import hybrid_part
 from dayfly.wire.collectives.push_pull import serve
@@ -227,12 +227,28 @@ class Lanes(TypedDict):
     alone: bool
 
 
-def limited(size: SizeProfile, means: ChannelModel, rank: int, streams: Sequence[Stream]) -> Rank:
-    """A worker on functions of this size."""
+def ways_of(size: SizeProfile) -> tuple[Direction, Direction]:
+    """Returns the way up to the store and the way down from it of functions of this size."""
+    return direction(size, size.up), direction(size, size.down)
+
+
+def limited(
+    size: SizeProfile,
+    means: ChannelModel,
+    rank: int,
+    streams: Sequence[Stream],
+    ways: tuple[Direction, Direction] | None = None,
+) -> Rank:
+    """A worker on functions of this size.
+
+    Args:
+        ways: of `ways_of` its size; None: they are made.
+    """
+    up, down = ways or ways_of(size)
     return Rank(
         streams=streams,
-        up=direction(size, size.up),
-        down=direction(size, size.down),
+        up=up,
+        down=down,
         processor=processor(size, rank),
         header_bytes=HEADER_BYTES,
         direct=means.direct,
@@ -322,12 +338,54 @@ def all_reduce(
     )
 
 
+def small_sum(
+    member: int,
+    members: int,
+    length: int,
+    means: ChannelModel,
+    *,
+    name: Hashable,
+    after: tuple[tuple[int, int | None], ...],
+    itemsize: int,
+    begin_s: float,
+) -> Stream:
+    """Returns a sum of a few numbers at member 0, by a thread of its own.
+
+    All others do the same, so they have one plan, whichever they are and however many.
+
+    Args:
+        member, members: which of them this one is.
+        length: numbers.
+        means: ways to the store.
+        name, after, itemsize, begin_s: as of `all_reduce`.
+    """
+    like, labels = ((1, 2), (0, member)) if member else ((0, members), ())
+    chunk = max(1, means.chunk_bytes // itemsize)
+    plan = _planned(*SMALL_SUM, *like, length, chunk, None, "")
+    return Stream(
+        plan=plan,
+        name=name,
+        member=member,
+        members=members,
+        labels=labels,
+        itemsize=itemsize,
+        after=after,
+        pool="all",
+        at_once=means.at_once,
+        begin_s=begin_s if members > 1 else 0.0,
+        **alone_or_side_by_side(means, plan, itemsize),
+    )
+
+
 def alone_or_side_by_side(means: ChannelModel, plan: CompiledSchedule, itemsize: int) -> Lanes:
     """How an execution carries a schedule over this channel."""
     return {
-        "in_flight": width(means.in_flight, means.chunk_bytes, itemsize * plan.largest),
+        "in_flight": _width(means.in_flight, means.chunk_bytes, itemsize * plan.largest),
         "alone": means.immediate,
     }
+
+
+_width = lru_cache(maxsize=4096)(width)
 
 
 @lru_cache(maxsize=4096)

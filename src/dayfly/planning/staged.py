@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from dayfly.batches import BLOCK_NUMBERS, MicroBatch
+from dayfly.batches import BLOCK_NUMBERS
 from dayfly.planning.configuration import (
     Configuration,
     elements,
@@ -45,9 +45,10 @@ from dayfly.planning.ranks import (
     alone_or_side_by_side,
     chain,
     limited,
+    small_sum,
+    ways_of,
 )
 from dayfly.planning.summed import Summed
-from dayfly.wire.collectives import SMALL_SUM
 from dayfly.wire.leaves import leaves_of
 from dayfly.wire.pipelines.flow import Passing
 from dayfly.wire.pipelines.orders import (
@@ -84,9 +85,20 @@ def ranks(
         sums: whether replicas of a stage sum their gradients.
     """
     return [
-        limited(stage.size, means, number, stage.step(replica, batch, sums=sums))
+        stage.has(number, stage.step(replica, batch, sums=sums))
         for number, (stage, replica) in enumerate(stage_workers(profile, c, means))
         if among is None or replica in among
+    ]
+
+
+def passages(
+    profile: Profile, c: Configuration, means: ChannelModel, batch: int, among: range
+) -> list[Stream]:
+    """Returns the passes alone of each worker of these replicas, in a step of so many samples."""
+    return [
+        stage.passage(replica, batch)[1]
+        for stage, replica in stage_workers(profile, c, means)
+        if replica in among
     ]
 
 
@@ -138,14 +150,12 @@ class _Passes:
 
     Attributes:
         plan: their schedule.
-        labels: of their messages.
         pieces: operations after which each early bucket is complete.
         forward: the last forward pass; None: there is none.
         works_s: CPU seconds of each pass, or piece of one.
     """
 
     plan: PassagePlan
-    labels: tuple[int, ...]
     pieces: tuple[int, ...]
     forward: int | None
     works_s: tuple[float, ...]
@@ -189,20 +199,44 @@ class StageWork:
         beside_s = size.step_s.value * (part if self._tensors else 1.0)
         trained_bytes = sum(layer.trained for layer in self._layers)
         self._ending_s = (size.apply(trained_bytes) + beside_s) * size.speed
-        #: By micro-batches, seconds in which leaves are added, and whether it learns.
-        self._found: dict[tuple[Passing, float, bool], _Passes] = {}
+        self._ways = ways_of(size)
+        #: By replica and batch.
+        self._passages: dict[tuple[int, int], tuple[_Passes, Stream]] = {}
+        #: By replica, where its passes are, and whether it sums.
+        self._behind: dict[tuple[int, tuple[int, ...], int | None, bool], list[Stream]] = {}
+        #: By samples of micro-batches, their waves, seconds of leaves, and whether it learns.
+        self._found: dict[tuple[object, ...], _Passes] = {}
+
+    def has(self, rank: int, streams: Sequence[Stream]) -> Rank:
+        """Returns a worker of the stage that runs these streams."""
+        return limited(self.size, self._means, rank, streams, self._ways)
 
     def step(self, replica: int, batch: int, *, sums: bool = True) -> list[Stream]:
         """Returns the streams of a step of one replica."""
+        passes, passage = self.passage(replica, batch)
+        key = replica, passes.pieces, passes.forward, sums
+        if key not in self._behind:
+            self._behind[key] = self._sums(replica, passes, sums=sums)
+        return [passage, *self._behind[key]]
+
+    def passage(self, replica: int, batch: int) -> tuple[_Passes, Stream]:
+        """Returns the passes of a step of one replica, and their stream."""
+        if (replica, batch) not in self._passages:
+            c, of = self._c, self._replicas
+            passing = self._flow.passing(batch, StageRank(self._stage, replica))
+            leaves = leaves_of(replica, of, c.virtual_workers or of)
+            adding = adding_s(self.size, c, leaves, self._flat)
+            passes = self._passes(passing, adding, learns=True)
+            stream = self._passage(passes, passing, "pipe", replica)
+            self._passages[replica, batch] = passes, stream
+        return self._passages[replica, batch]
+
+    def _sums(self, replica: int, passes: _Passes, *, sums: bool) -> list[Stream]:
+        """The streams of a step behind its passes: sums, and what ends it."""
         c, size = self._c, self.size
-        passing = self._flow.passing(batch, StageRank(self._stage, replica))
-        leaves = leaves_of(replica, self._replicas, c.virtual_workers or self._replicas)
-        adding = adding_s(size, c, leaves, self._flat)
-        passes = self._passes(passing, adding, learns=True)
-        streams = [self._passage(passes, "pipe", replica)]
         # Of the last micro-batch, as its loss is known.
-        known = ((0, passes.forward),) if self._last and passing.micros else ()
-        streams.append(self._of_all("tail", replica, TAIL, known))
+        known = ((0, passes.forward),) if self._last and passes.forward is not None else ()
+        streams = [self._of_all("tail", replica, TAIL, known)]
         early = len(passes.pieces)
         for number, length in enumerate(self._flat.buckets if self._replicas > 1 and sums else ()):
             streams.append(
@@ -221,10 +255,11 @@ class StageWork:
                     virtual_workers=c.virtual_workers,
                 )
             )
-        after = tuple((number, None) for number in range(len(streams)))
+        # The passes are stream 0.
+        after = tuple((number, None) for number in range(len(streams) + 1))
         if c.clips:
             streams.append(self._of_all("norm", replica, 2 * self._tensors, after))
-            after = ((len(streams) - 1, None),)
+            after = ((len(streams), None),)
         streams.append(Stream(plan=chain(1), after=after, works_s=[self._ending_s]))
         return streams
 
@@ -232,7 +267,7 @@ class StageWork:
         """Streams of a round of validation, of blocks of so many samples."""
         passing = self._flow.validating(sizes, StageRank(self._stage, replica))
         passes = self._passes(passing, 0.0, learns=False)
-        passage = self._passage(passes, "eval", replica)
+        passage = self._passage(passes, passing, "eval", replica)
         numbers = BLOCK_NUMBERS * len(sizes)
         return [passage, self._of_all("val", replica, numbers, ((0, None),))]
 
@@ -240,15 +275,13 @@ class StageWork:
         self, name: str, replica: int, length: int, after: tuple[tuple[int, int | None], ...]
     ) -> Stream:
         """A small sum over all ranks, at one aggregator, by a thread of its own."""
-        return all_reduce(
-            *SMALL_SUM,
+        return small_sum(
             self._layout.rank(self._stage, replica),
             self._layout.world_size,
-            Summed(length),
+            length,
             self._means,
             name=name,
             after=after,
-            pool="all",
             itemsize=TAIL_BYTES,
             begin_s=self.size.sum_cpu_s,
         )
@@ -259,7 +292,7 @@ class StageWork:
         measured = self.size.stage_message_cpu_s
         return self.size.sum_cpu_s / _MESSAGES if measured is None else measured
 
-    def _passage(self, passes: _Passes, name: str, replica: int) -> Stream:
+    def _passage(self, passes: _Passes, passing: Passing, name: str, replica: int) -> Stream:
         """The passes of a replica, whose messages have a name of their own, unless replicas of
         different numbers send each other some."""
         return Stream(
@@ -267,7 +300,7 @@ class StageWork:
             name=(name, replica if self._layout.even else None),
             member=self._layout.rank(self._stage, replica),
             members=self._layout.world_size,
-            labels=passes.labels,
+            labels=labels_of(self._stage, [one.number for one in passing.micros]),
             itemsize=1,
             message_s=self._message_s,
             works_s=passes.works_s,
@@ -282,57 +315,66 @@ class StageWork:
             adding: CPU seconds in which it adds its leaves.
             learns: whether there are backward passes.
         """
-        key, micros = (passing, adding, learns), passing.micros
+        samples = tuple([one.samples for one in passing.micros])
+        waves = tuple(map(len, passing.waves))
+        key = samples, waves, adding, learns
         if key not in self._found:
-            plan, pieces = self._plan(passing, learns=learns)
-            labels = labels_of(self._stage, [one.number for one in micros])
-            last = Work(FORWARD, len(micros) - 1) if micros else None
-            forward = None if last is None else plan.works[plan.each_work.index(last)]
-            works_s = self._seconds(plan.each_work, micros, adding, learns=learns)
-            self._found[key] = _Passes(plan, labels, pieces, forward, works_s)
+            plan, pieces = self._plan(samples, waves, learns=learns)
+            last = Work(FORWARD, len(samples) - 1)
+            forward = plan.works[plan.each_work.index(last)] if samples else None
+            works_s = self._seconds(plan.each_work, samples, adding, learns=learns)
+            self._found[key] = _Passes(plan, pieces, forward, works_s)
         return self._found[key]
 
-    def _plan(self, passing: Passing, *, learns: bool) -> tuple[PassagePlan, tuple[int, ...]]:
-        """Returns the schedule, and the operations after which each early bucket is complete."""
+    def _plan(
+        self, samples: tuple[int, ...], waves: tuple[int, ...], *, learns: bool
+    ) -> tuple[PassagePlan, tuple[int, ...]]:
+        """Returns the schedule, and the operations after which each early bucket is complete.
+
+        Args:
+            samples: of each micro-batch.
+            waves: how many micro-batches each of them has.
+            learns: whether there are backward passes.
+        """
         c, layers, cut, stage = self._c, self._profile.layers, self._c.cut, self._stage
 
         def boundaries(at: int) -> tuple[Boundary, ...]:
             output, gradient = layers[at - 1].output, layers[at].gradient if learns else 0
-            each = [one.samples for one in passing.micros]
-            return tuple([(round(output * n), round(gradient * n)) for n in each])
+            return tuple([(round(output * n), round(gradient * n)) for n in samples])
 
         before = boundaries(cut[stage - 1]) if stage else ()
         behind = () if self._last else boundaries(cut[stage])
-        several = self._replicas > 1 and bool(passing.micros)
+        several = self._replicas > 1 and bool(samples)
         early = len(self._flat.whole_after) if learns and several else 0
-        numbers = iter(range(len(passing.micros)))
-        waves = [tuple(islice(numbers, len(wave))) for wave in passing.waves]
+        numbers = iter(range(len(samples)))
+        each = [tuple(islice(numbers, count)) for count in waves]
         make: MakeOrder = ORDERS[c.schedule] if learns else forward_only
-        order = in_waves(make, stage, c.stages, waves)
+        order = in_waves(make, stage, c.stages, each)
         like = LAST if self._last else BETWEEN if stage else FIRST
         return passage_plan(like, order, before, behind, self._chunk_bytes, early)
 
     def _seconds(
-        self, works: Sequence[Work], micros: Sequence[MicroBatch], adding: float, *, learns: bool
+        self, works: Sequence[Work], micros: Sequence[int], adding: float, *, learns: bool
     ) -> tuple[float, ...]:
-        """CPU seconds of each pass; of the last backward one, of its pieces."""
+        """CPU seconds of each pass, by the samples of micro-batches; of the last backward one, of
+        its pieces."""
         size, speed = self.size, self.size.speed
         keeping_s = adding / len(micros) if micros else 0.0
         passes_s: dict[tuple[str, int], float] = {}
         of_samples: dict[int, tuple[float, float]] = {}
-        for number, one in enumerate(micros):
-            if one.samples not in of_samples:
-                reading = size.data(one.samples) if not self._stage else 0.0
-                forward = reading + passed(self._forward, one.samples)
-                backward = passed(self._backward, one.samples)
-                of_samples[one.samples] = (
+        for number, samples in enumerate(micros):
+            if samples not in of_samples:
+                reading = size.data(samples) if not self._stage else 0.0
+                forward = reading + passed(self._forward, samples)
+                backward = passed(self._backward, samples)
+                of_samples[samples] = (
                     speed * forward + size.pass_cpu_s,
                     speed * backward + size.pass_cpu_s + keeping_s,
                 )
-            both_s = of_samples[one.samples]
+            both_s = of_samples[samples]
             passes_s[FORWARD, number], passes_s[BACKWARD, number] = both_s
         if learns and micros and self._replicas > 1:
-            cuts = cut_backward(self._backward, micros[-1].samples, self._flat.whole_after)
+            cuts = cut_backward(self._backward, micros[-1], self._flat.whole_after)
             for number, piece in enumerate(cuts[:-1]):
                 passes_s[PIECE, number] = speed * piece
             ending_s = speed * cuts[-1] + size.pass_cpu_s + keeping_s

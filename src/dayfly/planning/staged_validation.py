@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from dayfly.batches import validation_rounds
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.profile import Profile
-from dayfly.planning.ranks import ChannelModel, chain, limited
+from dayfly.planning.ranks import ChannelModel, chain
 from dayfly.planning.staged import stage_workers
 from dayfly.wire.pipelines.step import StageRank
 from dayfly.wire.processor import SharedProcessor
-from dayfly.wire.simulation import run
+from dayfly.wire.simulation import ends
 from dayfly.wire.streams import ALONE, Rank, Shared, Stream
 
 
@@ -46,7 +46,7 @@ def validation(profile: Profile, c: Configuration, means: ChannelModel) -> list[
     found = []
     for kind, count in kinds.items():
         made = [
-            limited(stage.size, means, number, stage.validating(replica, kind))
+            stage.has(number, stage.validating(replica, kind))
             for number, (stage, replica) in enumerate(workers)
         ]
         # Where passes vary, each worker has a pace of its own.
@@ -78,8 +78,7 @@ def joining(of: ValidationRound, shared: Shared) -> Sequence[Rank]:
     ready_s: dict[int, Sequence[float]] = {}  # of each stage, by the replica that stands for it
     for replica in set(of.alike):
         mine = [replace(rank, streams=rank.streams[:1]) for rank in of.ranks[replica::replicas]]
-        moments = run(mine, shared)
-        ready_s[replica] = [max(passage.done_s, default=0.0) for (passage,) in moments]
+        _, ready_s[replica] = ends(mine, shared)
     made = []
     for number, rank in enumerate(of.ranks):
         stage, replica = divmod(number, replicas)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
@@ -13,60 +13,73 @@ from dayfly.planning.plan import Volume
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.channels.kind import MessageCost
 from dayfly.wire.schedule import CompiledSchedule, Kind
-from dayfly.wire.simulation import run
+from dayfly.wire.simulation import ends
 from dayfly.wire.streams import ALONE, Moments, Rank, Shared, Stream
 
 
-def moved_by(rank: Rank, means: ChannelModel) -> StoreTraffic:
-    """Of all its streams, headers included."""
-    puts = gets = up = down = 0
-    costs: dict[int, MessageCost] = {}  # by size: most messages have one of few
-    for stream in rank.streams:
-        if stream.name is None:
-            continue
-        for (is_put, nbytes, to_all), count in _messages(stream):
-            cost = costs.get(nbytes)
-            if cost is None:
-                cost = costs[nbytes] = means.kind.cost(nbytes)
-            if is_put:
-                copies, alone = _copies(stream, means, to_all=to_all)
-                puts += count * cost.puts * (1 if alone else copies)
-                up += count * cost.bytes_up * copies
-            else:
-                gets += count * cost.gets
-                down += count * cost.bytes_down
-    return StoreTraffic(puts=puts, gets=gets, requests=puts + gets, bytes_up=up, bytes_down=down)
+def moved_by(streams: Iterable[Stream], means: ChannelModel) -> StoreTraffic:
+    """Of all streams of a rank, headers included."""
+    named = [stream for stream in streams if stream.name is not None]
+    return together([_moved_by(stream, means) for stream in named])
 
 
-#: Kinds of messages, and how many there are of each. A kind is: whether they are put (or read),
-#: their size, and whether they are for all ranks.
-_Counts = Iterable[tuple[tuple[bool, int, bool], int]]
-
-
-def _messages(stream: Stream) -> _Counts:
-    """Returns a stream's messages; their size is in bytes, without headers."""
+def _moved_by(stream: Stream, means: ChannelModel) -> StoreTraffic:
+    cost, plan = means.kind.cost, stream.plan
+    copies = _copies(stream, means)
     if (travelling := stream.travelling) is None:
-        size = stream.itemsize
-        return [((put, size * n, to_all), count) for (put, n, to_all), count in _of(stream.plan)]
-    plan, put = stream.plan, Kind.PUT
+        return _of_plan(plan, stream.itemsize, cost, *copies)
     rows = zip(plan.kinds, plan.spans, plan.names, plan.totals, strict=True)
     found = [
-        (kind is put, travelling(span, to_all), to_all)
+        (kind is Kind.PUT, travelling(span, to_all), to_all)
         for kind, span, name, to_all in rows
         if name is not None
     ]
-    return Counter(found).items()
+    return _traffic(Counter(found), cost, *copies)
 
 
 @lru_cache(maxsize=4096)
-def _of(plan: CompiledSchedule) -> _Counts:
-    """Returns a plan's messages; their size is in elements."""
-    put = Kind.PUT
+def _of_plan(
+    plan: CompiledSchedule,
+    itemsize: int,
+    cost: Callable[[int], MessageCost],
+    copies: int,
+    puts: int,
+) -> StoreTraffic:
+    """Of a plan whose elements travel as they are."""
     rows = zip(plan.kinds, plan.lengths, plan.names, plan.totals, strict=True)
     found = [
-        (kind is put, length, to_all) for kind, length, name, to_all in rows if name is not None
+        (kind is Kind.PUT, itemsize * length, to_all)
+        for kind, length, name, to_all in rows
+        if name is not None
     ]
-    return tuple(Counter(found).items())
+    return _traffic(Counter(found), cost, copies, puts)
+
+
+def _traffic(
+    messages: Mapping[tuple[bool, int, bool], int],
+    cost: Callable[[int], MessageCost],
+    copies: int,
+    puts: int,
+) -> StoreTraffic:
+    """Of messages by kind: whether they are put (or read), their bytes, and whether for all.
+
+    Args:
+        messages: how many there are of each kind.
+        cost: of one of so many bytes.
+        copies: how often one for all ranks leaves its sender, in so many `puts`.
+    """
+    found = []
+    for (is_put, nbytes, to_all), count in messages.items():
+        one = cost(nbytes)
+        if is_put:
+            put = count * one.puts * (puts if to_all else 1)
+            up = count * one.bytes_up * (copies if to_all else 1)
+            found.append(StoreTraffic(puts=put, requests=put, bytes_up=up))
+        else:
+            get = count * one.gets
+            down = count * one.bytes_down
+            found.append(StoreTraffic(gets=get, requests=get, bytes_down=down))
+    return together(found)
 
 
 def times(moved: StoreTraffic, count: int) -> StoreTraffic:
@@ -103,14 +116,15 @@ def volume(several: Iterable[StoreTraffic], parts: int = 1) -> Volume:
     )
 
 
-def _copies(stream: Stream, means: ChannelModel, *, to_all: bool) -> tuple[int, bool]:
-    """How often a message leaves its sender, and whether that is one put.
+def _copies(stream: Stream, means: ChannelModel) -> tuple[int, int]:
+    """How often a message for all leaves its sender, and in how many puts.
 
     Directly to all ranks it is one; to those of a smaller group, one each.
     """
-    if not (means.direct and to_all):
-        return 1, True
-    return stream.members - 1, not stream.group
+    if not means.direct:
+        return 1, 1
+    others = stream.members - 1
+    return others, others if stream.group else 1
 
 
 _TRANSFERS = (Kind.PUT, Kind.GET, Kind.FETCH)
@@ -132,38 +146,13 @@ class Steps:
     ending_s: float = 0.0
 
 
-def repeated(ranks: Sequence[Rank], count: int) -> Sequence[Rank]:
-    """Returns ranks that take a step so many times, one after another.
-
-    A stream that waits for nothing in its step waits for the last one of the step before. A store
-    serves what comes, so its streams wait for nothing.
-
-    Args:
-        ranks: whose streams are one step, of which the last ends it.
-        count: steps.
-    """
-    if count == 1:
-        return ranks
-    return [replace(rank, streams=_steps(rank, count)) for rank in ranks]
-
-
-def _steps(rank: Rank, count: int) -> list[Stream]:
-    each, found = len(rank.streams), []
-    for step in range(count):
-        first = step * each
-        before = ((first - 1, None),) if step and not rank.is_store else ()
-        for one in rank.streams:
-            name = None if one.name is None else (step, one.name)
-            after = tuple((first + other, position) for other, position in one.after)
-            found.append(replace(one, name=name, after=after or before))
-    return found
-
-
 def timed(
     ranks: Sequence[Rank],
     count: int,
     is_overhead: Callable[[int], bool],
     shared: Shared = ALONE,
+    *,
+    repeat: bool = False,
 ) -> Steps:
     """Returns the steps of rank 0 in virtual time.
 
@@ -177,13 +166,16 @@ def timed(
         count: steps.
         is_overhead: whether a stream, by its number within a step, computes what is no pass.
         shared: what all ranks have together.
+        repeat: their streams are one step instead, which they take so many times.
     """
-    moments = run(ranks, shared)
+    again = count if repeat else 1
+    moments, ends_s = ends(ranks, shared, again)
     until_s = 0.0
     if count == 1:
-        workers = [took for rank, took in zip(ranks, moments, strict=True) if not rank.is_store]
-        until_s = max(map(_ended_s, workers), default=0.0)
-    return steps_of(ranks[0].streams, moments[0], count, is_overhead, until_s)
+        workers = zip(ranks, ends_s, strict=True)
+        until_s = max([end_s for rank, end_s in workers if not rank.is_store])
+    streams = [*ranks[0].streams] * again
+    return steps_of(streams, moments, count, is_overhead, until_s)
 
 
 def steps_of(
@@ -201,11 +193,11 @@ def steps_of(
         first: steps that do not count, unless there is one alone.
     """
     each = len(streams) // count
-    ends = [0.0]
+    ended_s = [0.0]
     for step in range(count):
-        ends.append(_ended_s(moments[step * each : (step + 1) * each]))
+        ended_s.append(_ended_s(moments[step * each : (step + 1) * each]))
     first = first if count > 1 else 0
-    began, ended, steps = ends[first], max(ends[count], until_s), count - first
+    began, ended, steps = ended_s[first], max(ended_s[count], until_s), count - first
     kinds = _intervals(streams[first * each :], moments[first * each :], each, is_overhead)
     took = _split(kinds, began, ended)
     return Steps(
@@ -240,24 +232,17 @@ def _split(
 ) -> dict[str, float]:
     """Each moment counts once: to computing first, then to what ends the step, then to transfers;
     what is left is waiting for others."""
-    took = {"compute": 0.0, "overhead": 0.0, "transfer": 0.0, "sync": 0.0}
-    names = ("compute", "overhead", "transfer")
-    for start, stop, under_way in _sweep(intervals, began, ended):
-        what = next((names[n] for n in range(3) if under_way[n]), "sync")
-        took[what] += stop - start
-    return took
-
-
-def _sweep(
-    intervals: Iterable[tuple[float, float, int]], began: float, ended: float
-) -> Iterator[tuple[float, float, list[int]]]:
     edges = [(began, 0, 0), (ended, 0, 0)]
     for start, stop, what in intervals:
         start, stop = max(start, began), min(stop, ended)
         if stop > start:
             edges += [(start, what, 1), (stop, what, -1)]
-    under_way = [0, 0, 0]
+    took, under_way = [0.0, 0.0, 0.0, 0.0], [0, 0, 0, 1]
     for (at, what, change), (after, _, _) in pairwise(sorted(edges)):
         under_way[what] += change
         if after > at:
-            yield at, after, list(under_way)
+            first = 0
+            while not under_way[first]:
+                first += 1
+            took[first] += after - at
+    return dict(zip(("compute", "overhead", "transfer", "sync"), took, strict=True))

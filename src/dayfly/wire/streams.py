@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dayfly.elementwise import least, most
 from dayfly.wire.processor import SharedProcessor
@@ -40,7 +40,8 @@ class Stream:
             none.
         member, members: which of them this one is.
         labels: what source and destination in its messages' names stand for, so that ranks that do
-            the same, each with its own neighbours, have one plan; none: themselves.
+            the same, each with its own neighbours, have one plan; none: themselves, as EVERYONE
+            does always.
         group: whether these are some of all ranks.
         itemsize: bytes of an element.
         travelling: bytes that travel for elements of a span, if not theirs, and whether of a sum.
@@ -270,8 +271,12 @@ class Live:
         """Returns what a message is known by that has this name in the stream's plan."""
         ends = name.source, name.destination
         if labels := self.stream.labels:
-            ends = labels[name.source], labels[name.destination]
+            ends = _labelled(labels, name.source), _labelled(labels, name.destination)
         return self.stream.name, name.phase, *ends
+
+
+def _labelled(labels: Sequence[int], end: int) -> int:
+    return end if end < 0 else labels[end]
 
 
 #: Of a message on a line: stream, position, seconds of a piece, and how many pieces.
@@ -352,3 +357,30 @@ class Line:
             ends_s += each_s
         self.carries = number, position, each_s, left
         return ends_s
+
+
+def repeated(ranks: Sequence[Rank], count: int) -> Sequence[Rank]:
+    """Returns ranks that take a step so many times, one after another.
+
+    A stream that waits for nothing in its step waits for the last one of the step before. A store
+    serves what comes, so its streams wait for nothing.
+
+    Args:
+        ranks: whose streams are one step, of which the last ends it.
+        count: steps.
+    """
+    if count == 1:
+        return ranks
+    return [replace(rank, streams=_steps(rank, count)) for rank in ranks]
+
+
+def _steps(rank: Rank, count: int) -> list[Stream]:
+    each, found = len(rank.streams), []
+    for step in range(count):
+        first = step * each
+        before = ((first - 1, None),) if step and not rank.is_store else ()
+        for one in rank.streams:
+            name = None if one.name is None else (step, one.name)
+            after = tuple((first + other, position) for other, position in one.after)
+            found.append(replace(one, name=name, after=after or before))
+    return found

@@ -1,1 +1,1 @@
-"""Virtual time compiled: what `simulation` does, as loops over arrays, for numba."""
+"""Virtual time: its loop on objects, and the same compiled, over arrays, for numba."""

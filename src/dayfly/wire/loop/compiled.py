@@ -1,4 +1,4 @@
-"""Virtual time, compiled: a hundredth of a second where `simulation` takes a second.
+"""Virtual time, compiled: a hundredth of a second where `plain` takes a second.
 
 It takes the search's numba (`planning.choose`), so nothing loads it but what has numba already.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dayfly.compiled import Loops
-from dayfly.wire.streams import Moments, Rank, Shared
+from dayfly.wire.streams import Rank, Shared
+
+if TYPE_CHECKING:
+    from dayfly.wire.loop.records import State
 
 #: Operations from which on making arrays takes less time than it saves.
 _WORTH = 200
@@ -56,18 +59,18 @@ def load() -> Callable[[Any], int]:
     return entry
 
 
-def run(ranks: Sequence[Rank], shared: Shared) -> tuple[tuple[Moments, ...], ...] | None:
-    """Returns what `simulation.run` does; None: this loop cannot run it, or it waits for ever.
+def ran(ranks: Sequence[Rank], shared: Shared, steps: int = 1) -> State | None:
+    """Returns the state at the end of a run; None: this loop cannot run it, or it waits for ever.
 
     Args:
-        ranks: as of `simulation.run`.
-        shared: as of `simulation.run`.
+        ranks, shared, steps: as of `simulation.run`.
     """
     if not load.cache_info().currsize or shared.cores < math.inf:
         return None
-    if sum(len(stream.plan.numbers) for rank in ranks for stream in rank.streams) < _WORTH:
+    each = sum([len(stream.plan.numbers) for rank in ranks for stream in rank.streams])
+    if steps * each < _WORTH:
         return None
-    from dayfly.wire.loop.flattened import flattened, moments
+    from dayfly.wire.loop.flattened import flattened
 
-    state = flattened(ranks, shared)
-    return None if load()(state) else moments(state, ranks)
+    state = flattened(ranks, shared, steps)
+    return None if load()(state) else state

@@ -15,7 +15,7 @@ import numpy as np
 
 #: Lanes.
 UP, DOWN, COMPUTE = 0, 1, 2
-#: What happens at a moment, as in `simulation`.
+#: What happens at a moment, as in `plain`.
 CARRIED, DONE, CAME, COMPUTED, STORES = 0, 1, 2, 3, 4
 #: In place of a number: there is none. A job of stream n, and not of an operation, is NONE - n.
 NONE = -1

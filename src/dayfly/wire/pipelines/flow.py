@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dayfly.batches import MicroBatch, micro_batches, share
 from dayfly.wire.pipelines.orders import most_held, most_of_wave
@@ -77,9 +78,7 @@ class Flow:
     def passing(self, samples: int, own: StageRank) -> Passing:
         """What a rank passes of a batch of so many samples; empty micro-batches are left out."""
         if self.shared is not None:
-            total = self.total
-            sizes = [len(share(samples, number, total)) for number in range(total)]
-            return self._routed(sizes, own)
+            return self._routed(_sizes(samples, self.total), own)
         replicas = self.layout.replicas_of(own.stage)
         return _alone(micro_batches(samples, own.replica, replicas, self.pieces, self.leaves))
 
@@ -114,22 +113,37 @@ class Flow:
 
     def _routed(self, sizes: Sequence[int], own: StageRank) -> Passing:
         routes = self._routes(len(sizes))
-        waves = tuple(
-            tuple(number for number in wave if sizes[number])
-            for wave in routes.waves(own.stage, own.replica)
-        )
+        waves, before, behind = _route(routes, own)
+        waves = tuple([tuple([number for number in wave if sizes[number]]) for wave in waves])
         numbers = [number for wave in waves for number in wave]
-
-        def owners(stage: int) -> tuple[int, ...]:
-            there = 0 <= stage < self.layout.stages
-            return tuple(routes.owner(stage, number) for number in numbers) if there else ()
-
         return Passing(
-            micros=tuple(MicroBatch(number, sizes[number]) for number in numbers),
+            micros=tuple([MicroBatch(number, sizes[number]) for number in numbers]),
             waves=waves,
-            before=owners(own.stage - 1),
-            behind=owners(own.stage + 1),
+            before=tuple([before[number] for number in numbers]) if before else (),
+            behind=tuple([behind[number] for number in numbers]) if behind else (),
         )
+
+
+@lru_cache(maxsize=1024)
+def _route(
+    routes: Routes, own: StageRank
+) -> tuple[tuple[tuple[int, ...], ...], Mapping[int, int], Mapping[int, int]]:
+    """A rank's waves, and of each of their micro-batches the replica of the stage before and behind
+    that has it; batches of all sizes have the same."""
+    waves = routes.waves(own.stage, own.replica)
+
+    def owners(stage: int) -> dict[int, int]:
+        there = 0 <= stage < len(routes.replicas)
+        numbers = [number for wave in waves for number in wave] if there else []
+        return {number: routes.owner(stage, number) for number in numbers}
+
+    return waves, owners(own.stage - 1), owners(own.stage + 1)
+
+
+@lru_cache(maxsize=256)
+def _sizes(samples: int, total: int) -> tuple[int, ...]:
+    """Samples of each of so many micro-batches; all ranks ask for the same."""
+    return tuple([len(share(samples, number, total)) for number in range(total)])
 
 
 def _alone(micros: Sequence[MicroBatch]) -> Passing:
