@@ -120,7 +120,7 @@ class ChannelModel:
             begin_s=size.sum_cpu_s / size.speed,
             # Where contributions come one by one, adding one is hidden behind the next.
             reduce_s_per_byte=size.reduce_s_per_byte if self.zero_copy else 0.0,
-            message=self.kind.cost,
+            message=self.kind.message,
         )
 
     def message_bytes(self, sizes: list[SizeProfile]) -> int:
