@@ -41,10 +41,7 @@ from dayfly.elementwise import most
 from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
-    flat,
     kept_bytes,
-    largest_tensor,
-    moving,
     part_elements,
     stage_layers,
     stage_memory_mib,
@@ -53,6 +50,7 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.data_parallel import averaged_of
 from dayfly.planning.gpus import gpu_room_mib
+from dayfly.planning.layer_sums import layer_sums
 from dayfly.planning.pass_memory import beside_kept
 from dayfly.planning.plan import Prediction
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
@@ -276,43 +274,38 @@ def _holding(
     profile: Profile, c: Configuration, stage: int, size: SizeProfile, *, sums: bool = True
 ) -> Holding:
     layers, protocol = stage_layers(profile, c, stage), c.protocol
+    of = layer_sums(layers, listed=profile.listed)
     members, between = c.members_of(stage), between_passes(c, stage)
-    model = sum(layer.parameters + layer.buffers for layer in layers)
-    trained = sum(layer.trained for layer in layers)
-    buffers = sum(layer.buffers for layer in layers)
-    state = trained * profile.state_per_trained_byte
-    largest = ITEM_BYTES * largest_tensor(layers)
     samples = step_samples(c, stage, c.batch_size)
     micro = -(-samples // c.pieces_of(stage))
     validated = min(block_samples(c.batch_size), profile.validation_samples)
-    passed = max(layer.output + layer.gradient for layer in layers)
-    kept = micro * between * sum(layer.activations for layer in layers)
+    kept = micro * between * of.activations
     limited = stage_memory_mib(c, stage) is not None
-    work, gaps = beside_kept(profile, size.passes, micro, kept, micro * passed)
-    buckets = flat(layers, tail=3, listed=profile.listed).buckets
+    work, gaps = beside_kept(profile, size.passes, micro, kept, micro * of.passed)
     sums_of_round = [one.elements for one in averaged_of(profile, c)]
-    residual, average = trained if c.feeds_back else 0, sum(sums_of_round)
+    residual, average = of.trained if c.feeds_back else 0, sum(sums_of_round)
     shared, own = (0.0, 0.0) if c.cut else kept_bytes(profile, c, layers)
     more = sum(part_elements(profile, layers, part) for part in protocol.holds)
+    model = of.parameters + of.buffers
     return Holding(
         model=model,
-        gradients=trained if average else ITEM_BYTES * sum(buckets),
-        leaves=ITEM_BYTES * sum(buckets) * _kept_leaves(c, members),
+        gradients=of.trained if average else of.flat,
+        leaves=of.flat * _kept_leaves(c, members),
         average=ITEM_BYTES * (average + more),
-        state=state,
-        before=sum(ITEM_BYTES * moving(layer) for layer in layers),
-        gradient=largest,
+        state=of.trained * profile.state_per_trained_byte,
+        before=of.before,
+        gradient=of.largest,
         activations=kept,
         work=work,
         boundary=micro * _boundary(layers, c, stage, between),
-        wire=_wire(profile, c, stage, size, sums_of_round or buckets) if sums else 0,
+        wire=_wire(profile, c, stage, size, sums_of_round or of.buckets) if sums else 0,
         residual=residual,
         samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
         # The residual as it is from the next round on; of top-k what travels, too.
         contribution=residual * (1 + c.compress.startswith("topk")) if average else 0,
-        validation=0 if c.cut else validated * (passed + profile.sample_bytes) + buffers,
+        validation=0 if c.cut else validated * (of.passed + profile.sample_bytes) + of.buffers,
         read=0 if c.cut else model,
-        copy=0 if c.cut else max(shared / members, largest) + own,
+        copy=0 if c.cut else max(shared / members, of.largest) + own,
         lag=model if protocol.staleness else 0,
         heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
     )
