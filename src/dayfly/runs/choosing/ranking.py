@@ -20,8 +20,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import geometric_mean
 
+import numpy as np
+
 from dayfly.errors import RequestError
 from dayfly.planning.checks import check_configuration
+from dayfly.planning.choose.arrays import over_front, undominated
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.closed_form import MOST_SIMULATED
 from dayfly.planning.configuration import stage_memory_mib, stage_range, stage_size
@@ -198,9 +201,11 @@ class _Search:
         self.too_large = 0
         self.messages = 0
         self._goal, self._most_messages = goal, most_messages
-        self._like = dict(enumerate(map(_like, candidates)))
+        self._like = [_like(one) for one in candidates]
         self._apart: dict[object, list[tuple[float, float]]] = {}
         self._mean: dict[object, tuple[float, float]] = {}
+        #: (candidates, 2), seconds and dollars of each as its planner has it, and as expected.
+        self._planned = self._expected = np.array([(one.seconds, one.usd) for one in candidates])
 
     def predict(self, number: int) -> None:
         """Make an option of a candidate, unless it does not fit."""
@@ -219,6 +224,9 @@ class _Search:
             apart.append(ratios)
             seconds, usd = (geometric_mean(column) for column in zip(*apart, strict=True))
             self._mean[of] = seconds, usd
+        mean, usual = self._mean, (1.0, 1.0)
+        ratio = [mean.get(one) or mean.get(one[1:], usual) for one in self._like]
+        self._expected = self._planned * np.array(ratio)
 
     def others(self, front: Front[Option]) -> tuple[Point[Candidate], ...]:
         """All that are not on this front, as predicted, or expected if they are still open."""
@@ -228,7 +236,8 @@ class _Search:
             for one in self.options
             if id(one.candidate) not in on
         ]
-        return (*known, *(Point(*self._expected(at), one) for at, one in self.open.items()))
+        expected = self._expected.tolist()
+        return (*known, *(Point(*expected[at], one) for at, one in self.open.items()))
 
     def needed(self, *, late: bool) -> int | None:
         """The candidate that the choice depends on; late: nothing but the choice itself."""
@@ -263,28 +272,20 @@ class _Search:
     def closest(self) -> int | None:
         """The candidate that is next to the front: prediction may bring it there. None: all are
         worse by a quarter in both goals."""
-        points = self._front().points
-
-        def worse(number: int) -> float:
-            seconds, usd = self._expected(number)
-            return max(min(seconds / one.seconds, usd / one.usd) for one in points)
-
-        at = min(self.open, key=worse, default=None)
-        return at if at is not None and worse(at) < _NEAR else None
-
-    def _expected(self, number: int) -> tuple[float, float]:
-        """Seconds and dollars of an open candidate."""
-        one = self.open[number]
-        like, usual = self._like[number], (1.0, 1.0)
-        seconds, usd = self._mean.get(like) or self._mean.get(like[1:], usual)
-        return one.seconds * seconds, one.usd * usd
+        numbers = list(self.open)
+        front = np.array([(one.seconds, one.usd) for one in self._front().points])
+        worse = over_front(*self._expected[numbers].T, front)
+        at = int(worse.argmin())
+        return numbers[at] if worse[at] < _NEAR else None
 
     def _front(self) -> Front[int | None]:
         """Of all that is known; plans are numbers of candidates, or None: predicted."""
-        points = [one.point for one in self.options]
-        known: list[Point[int | None]] = [Point(one.seconds, one.usd, None) for one in points]
-        known += [Point(*self._expected(number), number) for number in self.open]
-        return Front.of(known)
+        said = [(one.prediction.total_s, one.prediction.cost_usd) for one in self.options]
+        numbers = [*(None for _ in said), *self.open]
+        each = np.array([*said, *self._expected[list(self.open)].tolist()])
+        on = undominated(*each.T)
+        rows = zip(each[on].tolist(), on.tolist(), strict=True)
+        return Front(tuple(Point(*row, numbers[at]) for row, at in rows))
 
 
 def _like(candidate: Candidate) -> tuple[object, ...]:
