@@ -226,8 +226,9 @@ def gpu_peak_mib(profile: Profile, configuration: Configuration, stage: int) -> 
 
 
 def _gpu_peak_mib(has: Holding) -> float:
-    step = sum(_ON_GPU_IN_STEP(has)) + has.heap
-    return CONTEXT_MIB + (sum(_ON_GPU(has)) + max(step, has.validation)) / _MIB
+    step_bytes: float = sum(_ON_GPU_IN_STEP(has)) + has.heap
+    always_bytes: float = sum(_ON_GPU(has))
+    return CONTEXT_MIB + (always_bytes + max(step_bytes, has.validation)) / _MIB
 
 
 def excess_mib(profile: Profile, configuration: Configuration, stage: int) -> float:

@@ -161,6 +161,7 @@ def in_flight(kind: ChannelKind, *, limited: bool) -> int:
     return IN_FLIGHT if kind.immediate and limited else kind.abilities.in_flight
 
 
+@lru_cache(maxsize=256)
 def channel_of(channel: str) -> ChannelKind:
     """The kind of channel of a URL, or of a store of the catalogue.
 

@@ -236,8 +236,8 @@ class _Search:
             for one in self.options
             if id(one.candidate) not in on
         ]
-        expected = self._expected.tolist()
-        return (*known, *(Point(*expected[at], one) for at, one in self.open.items()))
+        left = zip(self._expected[list(self.open)].tolist(), self.open.values(), strict=True)
+        return (*known, *(Point(seconds, usd, one) for (seconds, usd), one in left))
 
     def needed(self, *, late: bool) -> int | None:
         """The candidate that the choice depends on; late: nothing but the choice itself."""
@@ -274,7 +274,8 @@ class _Search:
         worse by a quarter in both goals."""
         numbers = list(self.open)
         front = np.array([(one.seconds, one.usd) for one in self._front().points])
-        worse = over_front(*self._expected[numbers].T, front)
+        seconds, usd = self._expected[numbers].T
+        worse = over_front(seconds, usd, front)
         at = int(worse.argmin())
         return numbers[at] if worse[at] < _NEAR else None
 
@@ -283,9 +284,9 @@ class _Search:
         said = [(one.prediction.total_s, one.prediction.cost_usd) for one in self.options]
         numbers = [*(None for _ in said), *self.open]
         each = np.array([*said, *self._expected[list(self.open)].tolist()])
-        on = undominated(*each.T)
-        rows = zip(each[on].tolist(), on.tolist(), strict=True)
-        return Front(tuple(Point(*row, numbers[at]) for row, at in rows))
+        seconds, usd = each.T
+        on = undominated(seconds, usd).tolist()
+        return Front(tuple(Point(float(seconds[at]), float(usd[at]), numbers[at]) for at in on))
 
 
 def _like(candidate: Candidate) -> tuple[object, ...]:
