@@ -9,7 +9,7 @@ share of a batch or in their role. What takes a `stage` takes the number of a ki
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 
@@ -84,6 +84,8 @@ class Configuration:
     cold_start_s: float = 0.0
     checkpoint_every_s: float = CHECKPOINT_EVERY_S
     clips: bool = False
+    #: Made once it is asked for, which is often; equal for equal fields above.
+    _layout: Layout | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def protocol(self) -> ProtocolDescription:
@@ -105,7 +107,11 @@ class Configuration:
     @property
     def layout(self) -> Layout:
         """Which worker is which replica of which stage."""
-        return layout_of(self.stages, self.replicas if self.cut else self.workers)
+        found = self._layout
+        if found is None:
+            found = layout_of(self.stages, self.replicas if self.cut else self.workers)
+            object.__setattr__(self, "_layout", found)
+        return found
 
     @property
     def flow(self) -> Flow:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Annotated, Self
 
 from dayfly.dataclass_json import ABOVE_0, Bound
+from dayfly.elementwise import by_value, choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,17 @@ class Transfer:
     cpu_s_per_byte: float = 0.0
 
     def throughput(self, nbytes: float) -> float:
-        """Bytes a second of a message of this size, its latency left out (FasDL eq. 2)."""
-        rate = -math.expm1(-self.saturation_per_byte * nbytes) if nbytes else 1.0
-        return self.peak_bytes_per_s.value * rate
+        """Bytes a second of a message of this size, its latency left out (FasDL eq. 2);
+        elementwise."""
+        if self.saturation_per_byte == math.inf:
+            return self.peak_bytes_per_s.value
+        rate = -by_value(math.expm1, -self.saturation_per_byte * nbytes)
+        found: float = self.peak_bytes_per_s.value * choice(nbytes, rate, 1.0)
+        return found
 
     def occupied_s(self, nbytes: float) -> float:
-        """How long a message of this size keeps the line busy."""
-        return nbytes / self.throughput(nbytes) if nbytes else 0.0
+        """How long a message of this size keeps the line busy; elementwise."""
+        return nbytes / self.throughput(nbytes)
 
     def message_s(self, nbytes: float) -> float:
         """How long a message of this size takes alone."""

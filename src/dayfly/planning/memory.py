@@ -32,6 +32,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 
 from dayfly.batches import Batches, block_samples
 from dayfly.catalogue.gpu import CONTEXT_MIB
@@ -39,10 +41,7 @@ from dayfly.elementwise import most
 from dayfly.planning.configuration import (
     ITEM_BYTES,
     Configuration,
-    flat,
     kept_bytes,
-    largest_tensor,
-    moving,
     part_elements,
     stage_layers,
     stage_memory_mib,
@@ -51,6 +50,7 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.data_parallel import averaged_of
 from dayfly.planning.gpus import gpu_room_mib
+from dayfly.planning.layer_sums import layer_sums
 from dayfly.planning.pass_memory import beside_kept
 from dayfly.planning.plan import Prediction
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
@@ -129,14 +129,14 @@ class Holding:
     lag: float
     heap: float
 
-    def of(self, *names: str) -> float:
-        """Bytes of these together."""
-        return float(sum(getattr(self, name) for name in names))
-
 
 #: What is there whatever is done. Gradients are, too, but under local SGD in steps only.
-_ALWAYS = ("model", "state", "average", "leaves", "before", "residual", "samples", "heap")
-_IN_STEP = ("gradients", "gradient", "activations", "work", "boundary", "wire")
+_NAMES = ("model", "state", "average", "leaves", "before", "residual", "samples", "heap")
+_ALWAYS = attrgetter(*_NAMES)
+_IN_STEP = attrgetter(*_NAMES, "gradients", "gradient", "activations", "work", "boundary", "wire")
+_ON_HOST = attrgetter("average", "leaves", "residual", "samples")
+_ON_GPU = attrgetter("model", "state", "average", "before", "gradients")
+_ON_GPU_IN_STEP = attrgetter("gradient", "activations", "work", "boundary", "lag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,27 +166,28 @@ def peak_mib(
     lasts_s: of the run; None: long enough for a checkpoint that is written beside steps. Raises
     RequestError if the profile lacks functions of that size, or its channel is not known.
     """
-    has = holding(profile, configuration, stage)
-    return _peak(profile, configuration, stage, has, lasts_s).mib(has.wire)
+    c, size = configuration, stage_size(profile, configuration, stage)
+    has = _holding(profile, c, stage, size)
+    return _peak(profile, c, size, has, lasts_s).mib(has.wire)
 
 
 def peaks_of(profile: Profile, configuration: Configuration, stage: int) -> tuple[Peak, Peak]:
     """Returns a worker's peaks before it is known which collective sums: of a long run, and of one
     that ends before a checkpoint is due. Arguments and errors as `peak_mib`."""
-    has = holding(profile, configuration, stage, sums=False)
-    c = configuration
-    return _peak(profile, c, stage, has, None), _peak(profile, c, stage, has, 0.0)
+    c, size = configuration, stage_size(profile, configuration, stage)
+    has = _holding(profile, c, stage, size, sums=False)
+    return _peak(profile, c, size, has, None), _peak(profile, c, size, has, 0.0)
 
 
 def _peak(
-    profile: Profile, c: Configuration, stage: int, has: Holding, lasts_s: float | None
+    profile: Profile, c: Configuration, size: SizeProfile, has: Holding, lasts_s: float | None
 ) -> Peak:
     alone = c.protocol.averages
-    base_mib = stage_size(profile, c, stage).base_mib.value + WORKER_MIB
+    base_mib = size.base_mib.value + WORKER_MIB
     if profile.gpu is not None:
         return _host_peak(profile, c, has, lasts_s, base_mib)
-    always = has.of(*_ALWAYS) + (0 if alone else has.gradients)
-    step = has.of(*_ALWAYS, *_IN_STEP) - has.wire
+    always = sum(_ALWAYS(has)) + (0 if alone else has.gradients)
+    step = sum(_IN_STEP(has)) - has.wire
     # The optimizer's state comes with every checkpoint but the first; local SGD steps to see it.
     unused = 0 if alone or c.lifetime_s is not None else has.state
     # And no pass has freed anything yet.
@@ -202,12 +203,12 @@ def _host_peak(
 ) -> Peak:
     """Of a worker whose model is on a GPU, in the machine's memory."""
     alone = c.protocol.averages
-    always = has.of("average", "leaves", "residual", "samples") + _HEAP_BYTES
+    always = sum(_ON_HOST(has)) + _HEAP_BYTES
     always += 0 if alone else has.gradients
     step = always + has.boundary
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
         step += has.copy
-    other = always + max(has.of("model", "read"), has.copy, has.contribution)
+    other = always + max(has.model + has.read, has.copy, has.contribution)
     return Peak(base_mib + other / _MIB, base_mib + step / _MIB)
 
 
@@ -221,10 +222,13 @@ def gpu_peak_mib(profile: Profile, configuration: Configuration, stage: int) -> 
 
     Raises RequestError as `peak_mib` does.
     """
-    has = holding(profile, configuration, stage, sums=False)
-    always = has.of("model", "state", "average", "before", "gradients")
-    step = has.of("gradient", "activations", "work", "boundary", "lag") + has.heap
-    return CONTEXT_MIB + (always + max(step, has.validation)) / _MIB
+    return _gpu_peak_mib(holding(profile, configuration, stage, sums=False))
+
+
+def _gpu_peak_mib(has: Holding) -> float:
+    step_bytes: float = sum(_ON_GPU_IN_STEP(has)) + has.heap
+    always_bytes: float = sum(_ON_GPU(has))
+    return CONTEXT_MIB + (always_bytes + max(step_bytes, has.validation)) / _MIB
 
 
 def excess_mib(profile: Profile, configuration: Configuration, stage: int) -> float:
@@ -233,12 +237,11 @@ def excess_mib(profile: Profile, configuration: Configuration, stage: int) -> fl
     Of the machine's memory or of the GPU's, whichever lacks more; 0 or less: it fits. Raises
     RequestError as `peak_mib`.
     """
-    limit = stage_memory_mib(configuration, stage)
-    found = peak_mib(profile, configuration, stage) - (limit or float("inf"))
-    room = gpu_room_mib(profile, stage_size(profile, configuration, stage))
-    if room is not None:
-        found = max(found, gpu_peak_mib(profile, configuration, stage) - room)
-    return found
+    c, size = configuration, stage_size(profile, configuration, stage)
+    has = _holding(profile, c, stage, size)
+    limit, room = stage_memory_mib(c, stage), gpu_room_mib(profile, size)
+    found = _peak(profile, c, size, has, None).mib(has.wire) - (limit or float("inf"))
+    return found if room is None else max(found, _gpu_peak_mib(has) - room)
 
 
 def misfits(profile: Profile, configuration: Configuration, said: Prediction) -> list[int]:
@@ -264,45 +267,46 @@ def holding(
 ) -> Holding:
     """Of a worker of this stage. sums: False: without contributions (`wire`), as of no collective.
     Raises RequestError as `peak_mib`."""
-    c, layers = configuration, stage_layers(profile, configuration, stage)
-    size, protocol = stage_size(profile, c, stage), c.protocol
-    members = c.members_of(stage)
-    model = sum(layer.parameters + layer.buffers for layer in layers)
-    trained = sum(layer.trained for layer in layers)
-    buffers = sum(layer.buffers for layer in layers)
-    state = trained * profile.state_per_trained_byte
-    largest = ITEM_BYTES * largest_tensor(layers)
+    c = configuration
+    return _holding(profile, c, stage, stage_size(profile, c, stage), sums=sums)
+
+
+def _holding(
+    profile: Profile, c: Configuration, stage: int, size: SizeProfile, *, sums: bool = True
+) -> Holding:
+    layers, protocol = stage_layers(profile, c, stage), c.protocol
+    of = layer_sums(layers, listed=profile.listed)
+    members, between = c.members_of(stage), between_passes(c, stage)
     samples = step_samples(c, stage, c.batch_size)
     micro = -(-samples // c.pieces_of(stage))
     validated = min(block_samples(c.batch_size), profile.validation_samples)
-    passed = max(layer.output + layer.gradient for layer in layers)
-    kept = micro * between_passes(c, stage) * sum(layer.activations for layer in layers)
+    kept = micro * between * of.activations
     limited = stage_memory_mib(c, stage) is not None
-    work, gaps = beside_kept(profile, size.passes, micro, kept, micro * passed)
-    buckets = flat(layers, tail=3, listed=profile.listed).buckets
+    work, gaps = beside_kept(profile, size.passes, micro, kept, micro * of.passed)
     sums_of_round = [one.elements for one in averaged_of(profile, c)]
-    residual, average = trained if c.feeds_back else 0, sum(sums_of_round)
-    shared, own = kept_bytes(profile, c, tuple(layers))
+    residual, average = of.trained if c.feeds_back else 0, sum(sums_of_round)
+    shared, own = (0.0, 0.0) if c.cut else kept_bytes(profile, c, layers)
     more = sum(part_elements(profile, layers, part) for part in protocol.holds)
+    model = of.parameters + of.buffers
     return Holding(
         model=model,
-        gradients=trained if average else ITEM_BYTES * sum(buckets),
-        leaves=ITEM_BYTES * sum(buckets) * _kept_leaves(c, members),
+        gradients=of.trained if average else of.flat,
+        leaves=of.flat * _kept_leaves(c, members),
         average=ITEM_BYTES * (average + more),
-        state=state,
-        before=sum(ITEM_BYTES * moving(layer) for layer in layers),
-        gradient=largest,
+        state=of.trained * profile.state_per_trained_byte,
+        before=of.before,
+        gradient=of.largest,
         activations=kept,
         work=work,
-        boundary=micro * _boundary(layers, c, stage),
-        wire=_wire(profile, c, stage, size, sums_of_round or buckets) if sums else 0,
+        boundary=micro * _boundary(layers, c, stage, between),
+        wire=_wire(profile, c, stage, size, sums_of_round or of.buckets) if sums else 0,
         residual=residual,
         samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
         # The residual as it is from the next round on; of top-k what travels, too.
         contribution=residual * (1 + c.compress.startswith("topk")) if average else 0,
-        validation=0 if c.cut else validated * (passed + profile.sample_bytes) + buffers,
+        validation=0 if c.cut else validated * (of.passed + profile.sample_bytes) + of.buffers,
         read=0 if c.cut else model,
-        copy=0 if c.cut else max(shared / members, largest) + own,
+        copy=0 if c.cut else max(shared / members, of.largest) + own,
         lag=model if protocol.staleness else 0,
         heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
     )
@@ -322,30 +326,42 @@ def between_passes(configuration: Configuration, stage: int) -> int:
     return c.flow.held(stage, c.schedule) if c.cut else 1
 
 
-def _boundary(layers: tuple[LayerBytes, ...], c: Configuration, stage: int) -> float:
+def _boundary(layers: Sequence[LayerBytes], c: Configuration, stage: int, between: int) -> float:
     """Of each sample of a micro-batch: outputs to which gradients are still to come, and messages
     that come in and go out ahead and behind."""
     before = 0.0 if stage == 0 else layers[0].gradient
     behind = 0.0 if stage == c.stages - 1 else layers[-1].output
     ahead = min(_AHEAD, c.micro_batches - 1)
-    return between_passes(c, stage) * behind + 2 * ahead * max(before, behind)
+    return between * behind + 2 * ahead * max(before, behind)
 
 
 def _wire(
     profile: Profile, c: Configuration, stage: int, size: SizeProfile, buffers: Sequence[int]
 ) -> float:
     """Contributions beside buffers of so many elements, of those that are summed at once."""
-    means, members = ChannelModel.of(profile), c.members_of(stage)
+    members = c.members_of(stage)
     if members == 1 or (c.protocol.staleness and c.lags(c.kinds[stage][0])):
         return 0.0  # nobody sums, or others do
-    how = collective(c.collective, c.aggregators_of(stage), members, c.virtual_workers)
-    link = means.link(size)
-    largest = sorted(buffers, reverse=True)[: means.at_once]
-    held = {
-        n: cost_of(c.collective, how, AllReduce(members=members, length=n, link=link)).memory_bytes
-        for n in set(largest)
-    }
-    return sum(held[n] for n in largest)
+    means = ChannelModel.of(profile)
+    largest = tuple(sorted(buffers, reverse=True)[: means.at_once])
+    named = c.collective, c.aggregators_of(stage), members, c.virtual_workers
+    return _held_bytes(means, size, largest, *named)
+
+
+@lru_cache(maxsize=4096)
+def _held_bytes(
+    means: ChannelModel,
+    size: SizeProfile,
+    lengths: tuple[int, ...],
+    name: str,
+    aggregators: int | None,
+    members: int,
+    virtual_workers: int | None,
+) -> float:
+    """The same of buffers of these lengths; plans of one job ask for the same ones often."""
+    how, link = collective(name, aggregators, members, virtual_workers), means.link(size)
+    each = (AllReduce(members=members, length=n, link=link) for n in lengths)
+    return sum(cost_of(name, how, one).memory_bytes for one in each)
 
 
 def _samples(step_bytes: float) -> float:

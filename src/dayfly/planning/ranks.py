@@ -120,7 +120,7 @@ class ChannelModel:
             begin_s=size.sum_cpu_s / size.speed,
             # Where contributions come one by one, adding one is hidden behind the next.
             reduce_s_per_byte=size.reduce_s_per_byte if self.zero_copy else 0.0,
-            message=self.kind.cost,
+            message=self.kind.message,
         )
 
     def message_bytes(self, sizes: list[SizeProfile]) -> int:
@@ -161,6 +161,7 @@ def in_flight(kind: ChannelKind, *, limited: bool) -> int:
     return IN_FLIGHT if kind.immediate and limited else kind.abilities.in_flight
 
 
+@lru_cache(maxsize=256)
 def channel_of(channel: str) -> ChannelKind:
     """The kind of channel of a URL, or of a store of the catalogue.
 

@@ -46,9 +46,14 @@ def imitated_by(settings: FunctionSettings) -> FunctionPlatform | None:
 
 
 def resources_under(
-    settings: FunctionSettings, imitated: FunctionPlatform | None = None
+    settings: FunctionSettings,
+    imitated: FunctionPlatform | None = None,
+    *,
+    of_mib: int | None = None,
 ) -> FunctionResources:
     """What these settings allot: what they ask for, and otherwise what the imitated platform gives.
+
+    of_mib: of functions of this memory, where kinds differ in it; None: of the settings' own.
 
     That is its lifetime and payload, and vCPUs and bandwidth by memory. Latency is the store's, and
     cold starts do not happen at every start there: both only come if they are asked for.
@@ -56,7 +61,8 @@ def resources_under(
     Raises RequestError for what the platform does not have, without a memory size, and for a
     platform with GPUs, unless the functions are to have a share of one that it has.
     """
-    memory_mib, lifetime_s, cpu_cores = settings.memory_mib, settings.lifetime_s, settings.cpu_cores
+    memory_mib = settings.memory_mib if of_mib is None else of_mib
+    lifetime_s, cpu_cores = settings.lifetime_s, settings.cpu_cores
     up_bytes_per_s = _times(1e6, settings.uplink_mb_per_s)
     down_bytes_per_s = _times(1e6, settings.downlink_mb_per_s)
     payload_bytes = _times(1000, settings.payload_kb)

@@ -126,9 +126,12 @@ def configuration(settings: Settings, wanted: JobSpec) -> Configuration:
         raise RequestError(
             f"precision {settings.precision} cannot be predicted, as profiles measure fp32"
         )
-    of_stages, imitated = settings.kinds, imitated_by(settings)
-    each = {kind: resources_under(kind, imitated).spec for kind in dict.fromkeys(of_stages)}
-    kinds = [each[kind] for kind in of_stages]
+    sizes_mib, imitated = settings.sizes_mib, imitated_by(settings)
+    each = {
+        one: resources_under(settings, imitated, of_mib=one).spec
+        for one in dict.fromkeys(sizes_mib)
+    }
+    kinds = [each[one] for one in sizes_mib]
     return Configuration(
         workers=settings.workers,
         memory_mib=tuple(spec.memory_mib for spec in kinds),

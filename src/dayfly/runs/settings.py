@@ -226,11 +226,15 @@ class Settings(FunctionSettings):
     @property
     def kinds(self) -> tuple[Self, ...]:
         """A kind for each stage, or for each worker if these have memory of their own."""
-        own = self.each_memory_mib or self.stage_memory_mib
-        sizes = own or (self.memory_mib,) * self.stages
         alike: dict[str, Any] = {"stage_memory_mib": (), "each_memory_mib": ()}
-        each = {one: replace(self, memory_mib=one, **alike) for one in set(sizes)}
-        return tuple(each[size] for size in sizes)
+        each = {one: replace(self, memory_mib=one, **alike) for one in set(self.sizes_mib)}
+        return tuple(each[size] for size in self.sizes_mib)
+
+    @property
+    def sizes_mib(self) -> tuple[int | None, ...]:
+        """Memory of the functions of each of `kinds`; None: not limited."""
+        own = self.each_memory_mib or self.stage_memory_mib
+        return own or (self.memory_mib,) * self.stages
 
     def kind_of(self, rank: int) -> int:
         """The worker's own kind, or its stage's."""

@@ -54,8 +54,19 @@ def near(seconds: Array, usd: Array, front: Array, slack: float, most: int) -> I
     Args:
         front: (points, 2), its seconds and dollars.
     """
+    excess = over_front(seconds, usd, front)
+    order = np.argsort(excess, kind="stable")[:most]
+    return order[excess[order] <= 1 + slack].astype(np.int64)
+
+
+def over_front(seconds: Array, usd: Array, front: Array) -> Array:
+    """Returns of each candidate how many times as slow and as dear it is as a plan of the front, of
+    that plan which is better by most; 1: it is on the front.
+
+    Args:
+        front: (points, 2), as of `near`.
+    """
     excess = np.zeros(len(seconds))
     for one_s, one_usd in front:
         np.maximum(excess, np.minimum(seconds / one_s, usd / one_usd), out=excess)
-    order = np.argsort(excess, kind="stable")[:most]
-    return order[excess[order] <= 1 + slack].astype(np.int64)
+    return excess

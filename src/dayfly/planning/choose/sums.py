@@ -25,7 +25,7 @@ from dayfly.planning.profile import SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.planning.summed import Summed
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, collective
-from dayfly.wire.collectives.cost import AllReduce
+from dayfly.wire.collectives.cost import AllReduce, Cost
 from dayfly.wire.collectives.k_reduce import k_reduce
 from dayfly.wire.collectives.virtual_cost import cost_of
 
@@ -93,7 +93,7 @@ class SumTable:
         measured = np.array([summed_numbers(p.profile, p.batch_size)])
         self._lengths = ((lengths, ITEM_BYTES), (measured, 8))
         #: By algorithm and workers: of gradients, and of validations.
-        self._costs: dict[tuple[str, int], list[dict[str, Array]]] = {}
+        self._costs: dict[tuple[str, int], tuple[Array, Array]] = {}
         self._found: dict[tuple[int, ...], Sums] = {}
 
     def of(self, workers: Sequence[int]) -> Sums:
@@ -109,7 +109,7 @@ class SumTable:
     def _sums(self, workers: Sequence[int]) -> Sums:
         named: list[tuple[str, int | None]] = []
         numbers: list[int] = []
-        gradients, measured = [], []
+        gradients, measured = [], []  # of each: (figures, rows, lengths)
         for n in workers:
             for name in self._collectives if n > 1 else ("scatter-reduce",):
                 ks = range(1, n + 1) if name == K_REDUCE and n > 1 else (None,)
@@ -118,10 +118,9 @@ class SumTable:
                 of_gradients, of_validation = self._of(name, n)
                 gradients.append(of_gradients)
                 measured.append(of_validation)
-        # (rows, buckets) of each figure.
-        by_length = {what: np.concatenate([one[what] for one in gradients]) for what in _FIGURES}
-        of = {what: by_length[what][:, self._of_bucket] for what in _FIGURES}
-        once = {what: np.concatenate([one[what] for one in measured]) for what in _FIGURES}
+        by_bucket = np.concatenate(gradients, axis=1)[:, :, self._of_bucket]
+        of = dict(zip(_FIGURES, by_bucket, strict=True))
+        once = dict(zip(_FIGURES, np.concatenate(measured, axis=1), strict=True))
         held = np.sort(of["memory_bytes"], axis=1)[:, ::-1][:, : self._at_once]
         later_s = np.cumsum(of["busiest_s"][:, ::-1], axis=1)[:, ::-1]
         return Sums(
@@ -137,15 +136,15 @@ class SumTable:
             held.sum(axis=1),
         )
 
-    def _of(self, name: str, workers: int) -> list[dict[str, Array]]:
-        """Each figure of `Cost`, (rows, lengths), of gradients, and of validations."""
+    def _of(self, name: str, workers: int) -> tuple[Array, Array]:
+        """Figures of `Cost`, (figures, rows, lengths), of gradients, and of validations."""
         if (name, workers) not in self._costs:
             own = name == K_REDUCE or name in COLLECTIVES.built_in
             find = self._together if own and workers > 1 else self._one_by_one
             self._costs |= {(name, n): costs for n, costs in find(name, workers).items()}
         return self._costs[name, workers]
 
-    def _together(self, name: str, workers: int) -> dict[int, list[dict[str, Array]]]:
+    def _together(self, name: str, workers: int) -> dict[int, tuple[Array, Array]]:
         """Of so many workers and more."""
         numbers = [n for n in self._workers if n >= workers]
         rows = numbers if name == K_REDUCE else [1] * len(numbers)
@@ -155,19 +154,14 @@ class SumTable:
         k = np.concatenate([np.arange(1, one + 1) for one in rows])[:, None]
         how = k_reduce(cast("int", k)) if name == K_REDUCE else COLLECTIVES[name]
         assert how.cost is not None, f"{name} states its cost"
-        found: dict[int, list[dict[str, Array]]] = {one: [] for one in numbers}
-        for lengths, itemsize in self._lengths:
-            cost = how.cost(self._asked(n, lengths, itemsize))
-            shape = len(n), len(lengths)
-            for what in _FIGURES:
-                whole = np.broadcast_to(getattr(cost, what), shape)
-                for one, part in zip(numbers, np.split(whole, np.cumsum(rows)[:-1]), strict=True):
-                    if what == _FIGURES[0]:
-                        found[one].append({})
-                    found[one][-1][what] = part
-        return found
+        ends = np.cumsum(rows)[:-1]
+        of_gradients, of_validation = (
+            np.split(_figures(how.cost(self._asked(n, lengths, itemsize)), n * lengths), ends, 1)
+            for lengths, itemsize in self._lengths
+        )
+        return dict(zip(numbers, zip(of_gradients, of_validation, strict=True), strict=True))
 
-    def _one_by_one(self, name: str, workers: int) -> dict[int, list[dict[str, Array]]]:
+    def _one_by_one(self, name: str, workers: int) -> dict[int, tuple[Array, Array]]:
         """Of so many workers."""
         how, found = collective(name, None, workers), []
         for lengths, itemsize in self._lengths:
@@ -175,11 +169,9 @@ class SumTable:
                 self._asked(workers, length, itemsize, at)
                 for at, length in enumerate(lengths.tolist())
             ]
-            each = [cost_of(name, how, one) for one in asked]
-            found.append(
-                {what: np.array([[getattr(one, what) for one in each]]) for what in _FIGURES}
-            )
-        return {workers: found}
+            each = [_figures(cost_of(name, how, one), np.zeros((1, 1))) for one in asked]
+            found.append(np.concatenate(each, axis=2))
+        return {workers: (found[0], found[1])}
 
     def _asked(
         self, members: Ints | int, lengths: Ints | int, itemsize: int, at: int | None = None
@@ -235,6 +227,11 @@ class SumTable:
             return np.zeros(len(puts))
         asked = on_arrays(store.puts_usd)(puts, up) + on_arrays(store.gets_usd)(gets, down)
         return asked + on_arrays(store.transfer_usd)(up, down)
+
+
+def _figures(cost: Cost, like: Array | Ints) -> Array:
+    """Figures of a cost, (figures, rows, lengths). like: (rows, lengths), of that shape."""
+    return np.stack([np.broadcast_to(getattr(cost, what), like.shape) for what in _FIGURES])
 
 
 def _summed(p: DataParallelProblem) -> Sequence[Summed]:

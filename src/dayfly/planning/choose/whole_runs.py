@@ -205,7 +205,9 @@ def least_run(
     usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0
     usd = workers * (billed_s(p.platform, run_s) * usd_per_s + lives * request_usd)
-    return run_s, usd + (by_value(p.store.servers_usd, run_s) if p.store is not None else 0.0)
+    if p.store is None or not p.store.rented:
+        return run_s, usd
+    return run_s, usd + by_value(p.store.servers_usd, run_s)
 
 
 @lru_cache(maxsize=1024)
@@ -272,4 +274,6 @@ def at_place(
         seconds, workers, platform, start_s=start_s, checkpoint_every_s=CHECKPOINT_EVERY_S
     )
     usd = usd * (run_s / seconds)
-    return run_s, usd + (by_value(store.servers_usd, run_s) if store is not None else 0.0)
+    if store is None or not store.rented:
+        return run_s, usd
+    return run_s, usd + by_value(store.servers_usd, run_s)

@@ -221,7 +221,8 @@ class Stages:
         found = []
         for size in sizes:
             count = self._chunks(float(size))
-            found.append(line.row_s(float(size) / count, count, at_once))
+            each = float(size) / count
+            found.append(line.row_s(line.occupied_s(each, at_once), each, count))
         return np.array(found)[which_R]
 
     def _came(

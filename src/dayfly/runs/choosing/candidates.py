@@ -171,7 +171,7 @@ def _data_parallel(
     made = []
     refused: list[RequestError] = []
     whole = None if known is None else known.whole
-    problems = whole_models(target, asked, wanted)
+    problems, learning = whole_models(target, asked, wanted), asked.method.settings
     for problem in problems:
         try:
             points = near_data_parallel(problem, CLOSED_FORM_ERROR, MOST_NEAR, whole)
@@ -181,7 +181,7 @@ def _data_parallel(
         for point in points:
             plan = point.plan
             own: dict[str, Any] = {"workers": plan.workers, "memory_mib": plan.memory_mib}
-            own |= {**plan.has.settings, **asked.method.settings}
+            own |= {**plan.has.settings, **learning}
             if plan.micro_batches > 1 or wanted.accumulate > 1:
                 own["micro_batches"] = plan.micro_batches
             if plan.workers > 1:

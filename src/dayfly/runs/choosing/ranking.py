@@ -19,7 +19,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
+import numpy as np
+
 from dayfly.errors import RequestError
+from dayfly.planning.choose.arrays import over_front, undominated
 from dayfly.planning.choose.front import Front, Point
 from dayfly.runs.choosing.candidate import Candidate
 from dayfly.runs.choosing.option import Option, fits, predicted_each
@@ -117,9 +120,11 @@ class _Search:
         self.too_large = 0
         self.messages = 0
         self._goal, self._most_messages = goal, most_messages
-        self._like = dict(enumerate(map(_like, candidates)))
+        self._like = [_like(one) for one in candidates]
         self._apart: dict[object, list[tuple[float, float]]] = {}
         self._mean: dict[object, tuple[float, float]] = {}
+        #: (candidates, 2), seconds and dollars of each as its planner has it, and as expected.
+        self._planned = self._expected = np.array([(one.seconds, one.usd) for one in candidates])
 
     def next_few(self, beyond: int, *, late: bool) -> list[int]:
         """Numbers of those to predict next, each chosen as if those before it came out as expected.
@@ -143,6 +148,9 @@ class _Search:
         options = predicted_each(candidates, self._most_messages)
         for number, option in zip(few, options, strict=True):
             self._learn(number, option)
+        mean, usual = self._mean, (1.0, 1.0)
+        ratio = [mean.get(one) or mean.get(one[1:], usual) for one in self._like]
+        self._expected = self._planned * np.array(ratio)
 
     def _learn(self, number: int, option: Option) -> None:
         self.messages += _EACH + option.messages
@@ -167,7 +175,8 @@ class _Search:
             for one in self.options
             if id(one.candidate) not in on
         ]
-        return (*known, *(Point(*self._expected(at), one) for at, one in self.open.items()))
+        expected = self._expected.tolist()
+        return (*known, *(Point(*expected[at], one) for at, one in self.open.items()))
 
     def _needed(self, chosen: Collection[int], *, late: bool) -> int | None:
         """The candidate that the choice depends on; late: nothing but the choice itself."""
@@ -202,31 +211,23 @@ class _Search:
     def _closest(self, chosen: Collection[int]) -> int | None:
         """The candidate that is next to the front: prediction may bring it there. None: all are
         worse by a quarter in both goals."""
-        points = self._front(chosen).points
-
-        def worse(number: int) -> float:
-            seconds, usd = self._expected(number)
-            return max(min(seconds / one.seconds, usd / one.usd) for one in points)
-
-        at = min((one for one in self.open if one not in chosen), key=worse, default=None)
-        return at if at is not None and worse(at) < _NEAR else None
-
-    def _expected(self, number: int) -> tuple[float, float]:
-        """Seconds and dollars of an open candidate."""
-        one = self.open[number]
-        like, usual = self._like[number], (1.0, 1.0)
-        seconds, usd = self._mean.get(like) or self._mean.get(like[1:], usual)
-        return one.seconds * seconds, one.usd * usd
+        numbers = [one for one in self.open if one not in chosen]
+        if not numbers:
+            return None
+        front = np.array([(one.seconds, one.usd) for one in self._front(chosen).points])
+        worse = over_front(*self._expected[numbers].T, front)
+        at = int(worse.argmin())
+        return numbers[at] if worse[at] < _NEAR else None
 
     def _front(self, chosen: Collection[int]) -> Front[int | None]:
         """Of all; plans are numbers of candidates, or None: predicted, or chosen to be."""
-        points = [one.point for one in self.options]
-        known: list[Point[int | None]] = [Point(one.seconds, one.usd, None) for one in points]
-        known += [
-            Point(*self._expected(number), None if number in chosen else number)
-            for number in self.open
-        ]
-        return Front.of(known)
+        said = [(one.prediction.total_s, one.prediction.cost_usd) for one in self.options]
+        open_ = list(self.open)
+        numbers = [*(None for _ in said), *(None if one in chosen else one for one in open_)]
+        each = np.array([*said, *self._expected[open_].tolist()])
+        on = undominated(*each.T)
+        rows = zip(each[on].tolist(), on.tolist(), strict=True)
+        return Front(tuple(Point(*row, numbers[at]) for row, at in rows))
 
 
 def _like(candidate: Candidate) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ Plans need abilities and costs alone, so this module does without torch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -237,6 +238,11 @@ class ChannelKind(ABC):
     def cost(self, nbytes: int) -> MessageCost:
         """Returns what a message of so many payload bytes costs: by default a request each way."""
         return one_request(nbytes)
+
+    @property
+    def message(self) -> Callable[[int], MessageCost]:
+        """`cost`, or `one_request` itself, which need not be asked for each size."""
+        return one_request if type(self).cost is ChannelKind.cost else self.cost
 
     def priced_as(self, url: str) -> str | None:
         """Returns the store of the catalogue whose prices requests have; None: they are free."""

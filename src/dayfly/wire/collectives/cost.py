@@ -37,7 +37,8 @@ class DirectionModel:
     """One direction of a member's link.
 
     Args:
-        direction: how long a message occupies it, its latency, and the CPU time that it takes.
+        direction: how long a message occupies it (elementwise, to be asked for many at once), its
+            latency, and the CPU time that it takes.
         part: share of the rate that is left where many functions run.
         store_bytes_per_s: rate of the store for all members together; infinite: not limited.
         host: what members on one machine share; None: nothing.
@@ -69,7 +70,10 @@ class DirectionModel:
             at_once: members that transfer at the same time.
             on_host: of these, the most that are on one host; None: as many as there is room for.
         """
-        alone_s: float = by_value(self._alone_s, nbytes)
+        way = self.direction
+        carried_s = way.occupied_s(HEADER_BYTES + nbytes) / self.part
+        worked_s = (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed
+        alone_s: float = choice(nbytes, most(carried_s, worked_s), 0.0)
         if self.store_bytes_per_s == math.inf and self.host is None:
             return alone_s
         shared_s = (HEADER_BYTES + nbytes) * at_once / self.store_bytes_per_s
@@ -79,27 +83,17 @@ class DirectionModel:
         found: float = choice(nbytes, most(alone_s, shared_s), 0.0)
         return found
 
-    def _alone_s(self, nbytes: float) -> float:
-        if not nbytes:
-            return 0.0
-        way = self.direction
-        carried_s = way.occupied_s(HEADER_BYTES + nbytes) / self.part
-        return max(carried_s, (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed)
-
-    def row_s(
-        self, nbytes: float, count: int, at_once: float = 1.0, on_host: float | None = None
-    ) -> float:
+    def row_s(self, each_s: float, nbytes: float, count: int) -> float:
         """Returns the time from the start of a row of messages until the last has been carried.
 
         A message is in flight until its latency has passed, and w of them at most: message i
         starts a time c after the one before it, and c + t_lat after message i - w.
 
         Args:
-            nbytes: payload of each message, carried in c seconds.
+            each_s: c, as of `occupied_s`.
+            nbytes: payload of each message.
             count: messages.
-            at_once, on_host: as of `occupied_s`.
         """
-        each_s = self.occupied_s(nbytes, at_once, on_host)
         wide = width(self.in_flight, self.chunk_bytes, rounded(nbytes))
         full, rest = divmod(count - 1, wide)
         waiting_s = full * (each_s + self.latency_s) + (rest + 1) * each_s
@@ -305,9 +299,9 @@ class AllReduce:
         self, line: DirectionModel, nbytes: float, members: float, count: int, after: int
     ) -> Phase:
         at_once, on_host = members * self.groups, self.on_host(members, after)
-        row_s = line.row_s(nbytes, count, at_once, on_host)
-        length_s = row_s + choice(count, line.latency_s, 0.0)
-        busy_s = length_s if self.link.alone else count * line.occupied_s(nbytes, at_once, on_host)
+        each_s = line.occupied_s(nbytes, at_once, on_host)
+        length_s = line.row_s(each_s, nbytes, count) + choice(count, line.latency_s, 0.0)
+        busy_s = length_s if self.link.alone else count * each_s
         return Phase(length_s, up_s=busy_s, late_s=length_s - busy_s)
 
     def held_bytes(self, message_bytes: float, waiting: int = 1) -> float:
@@ -339,8 +333,12 @@ class AllReduce:
         puts = gets = up = down = 0
         for some in messages:
             copies = self.copies if some.everyone else 1
-            sent = by_value(lambda size: message(size).puts, some.bytes_up // most(1, some.puts))
-            read = by_value(lambda size: message(size).gets, some.bytes_down // most(1, some.gets))
+            sent = read = 1
+            if message is not one_request:
+                up_bytes = some.bytes_up // most(1, some.puts)
+                down_bytes = some.bytes_down // most(1, some.gets)
+                sent = by_value(lambda size: message(size).puts, up_bytes)
+                read = by_value(lambda size: message(size).gets, down_bytes)
             # To all ranks a message for everyone is one put; to those of a group, one a reader.
             puts = puts + some.puts * sent * (copies if self.groups > 1 else 1)
             gets = gets + some.gets * read

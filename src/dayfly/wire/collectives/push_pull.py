@@ -94,9 +94,10 @@ def cost(one: AllReduce) -> Cost:
         slowest_s: float = most(most(up_s + first_down_s, first_up_s + down_s), served_s)
         return slowest_s + 2 * at_server_s
 
-    busy_up_s, busy_down_s = (count * line.occupied_s(chunk, everybody) for line in (up, down))
+    each_s = [(line, line.occupied_s(chunk, everybody)) for line in (up, down)]
+    busy_up_s, busy_down_s = (count * alone_s for _, alone_s in each_s)
     carried_s = length_s(busy_up_s, busy_down_s)
-    rows_s = (line.row_s(chunk, count, everybody) for line in (up, down))
+    rows_s = (line.row_s(alone_s, chunk, count) for line, alone_s in each_s)
     whole_s = length_s(*rows_s) + link.late_s
     up_s, down_s = (most(busy_s, count * at_server_s) for busy_s in (busy_up_s, busy_down_s))
     return one.costs(
