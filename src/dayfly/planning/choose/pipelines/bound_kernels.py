@@ -76,23 +76,25 @@ def tables(
                 if by_fr:
                     fr[r + 1, last] = min(fr[r + 1, last], fr0 + f)
                     end = min(ends[0, q], room)
-                    to, of = fr[r + 1, m:], fr[q]
-                    for c in range(begin, end):  # written so that it becomes vector instructions
+                    to, of = fr[r + 1, m + begin : m + end], fr[q, begin:end]
+                    for c in range(len(to)):  # written so that it becomes vector instructions
                         x = of[c] + f
                         to[c] = x if x < to[c] else to[c]
                     if end < room:
-                        level[0, m + end] = min(level[0, m + end], of[end] + f)
+                        level[0, m + end] = min(level[0, m + end], fr[q, end] + f)
                 if by_kb:
                     kb[r + 1, last] = min(kb[r + 1, last], max(kb0 + whole, fr0 + b))
                     end = min(ends[1, q], room)
-                    _put(kb[r + 1, m:], kb[q], whole, fr[q], b, begin, end)
+                    to, of = kb[r + 1, m + begin : m + end], kb[q, begin:end]
+                    _put(to, of, whole, fr[q, begin:end], b)
                     if end < room:
                         x = max(kb[q, end] + whole, fr[q, end] + b)
                         level[1, m + end] = min(level[1, m + end], x)
                 if by_k:
                     k_[r + 1, last] = min(k_[r + 1, last], max(k0 + whole, fr0 + lagged))
                     end = min(ends[2, q], room)
-                    _put(k_[r + 1, m:], k_[q], whole, fr[q], lagged, begin, end)
+                    to, of = k_[r + 1, m + begin : m + end], k_[q, begin:end]
+                    _put(to, of, whole, fr[q, begin:end], lagged)
                     if end < room:
                         x = max(k_[q, end] + whole, fr[q, end] + lagged)
                         level[2, m + end] = min(level[2, m + end], x)
@@ -115,9 +117,9 @@ def tables(
     return found
 
 
-def _put(to: Array, of: Array, whole: float, fr: Array, b: float, begin: int, end: int) -> None:
+def _put(to: Array, of: Array, whole: float, fr: Array, b: float) -> None:
     """Puts a stage on columns of a prefix: the larger of both sides, if it is less than before."""
-    for c in range(begin, end):  # written so that it becomes vector instructions
+    for c in range(len(to)):  # written so that it becomes vector instructions
         x, y = of[c] + whole, fr[c] + b
         x = x if x > y else y
         to[c] = x if x < to[c] else to[c]
@@ -295,10 +297,12 @@ def open_stages(
                 f, itself, lagged = forward[r, q, k], own[r, q, k], lag_b[r, q, k] + tail[r, q, k]
                 db = max(lag_b[r, q, k], below_lag_b[q, k])
                 on, on_f = below[q, k], below_forward[q, k]
-                h_of, psi_of, h_to, psi_to = h_[r + 1], psi_[r + 1], h_[q, m:], psi_[q, m:]
-                h_at, db_at, psi_at = by_h[m:], by_db[m:], by_psi[m:]
-                # Written so that it becomes vector instructions.
-                for c in range(begins[r + 1], ends[r + 1]):
+                begin, end = begins[r + 1], ends[r + 1]
+                h_of, psi_of = h_[r + 1, begin:end], psi_[r + 1, begin:end]
+                begin, end = m + begin, m + end
+                h_to, psi_to = h_[q, begin:end], psi_[q, begin:end]
+                h_at, db_at, psi_at = by_h[begin:end], by_db[begin:end], by_psi[begin:end]
+                for c in range(len(h_of)):  # written so that it becomes vector instructions
                     h = h_of[c] + itself
                     psi, psi2 = psi_of[c] + f, h + lagged
                     psi = (psi if psi > psi2 else psi2) + on_f

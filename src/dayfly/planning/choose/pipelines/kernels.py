@@ -58,13 +58,18 @@ def expand(
     room, n, left_out = 1024, 0, 0
     made = np.empty((room, FIELDS))
     origin = np.empty((room, 2), dtype=np.int64)
+    choices, many, r = np.empty(options, dtype=np.int64), 0, -1
     for at in range(len(labels) - 1, -1, -1):
-        r, of = begins[at] - 1, 0
+        if begins[at] - 1 != r:  # labels of one boundary stand together
+            r, many = begins[at] - 1, 0
+            for k in range(options):
+                if opened[r, q, k]:
+                    choices[many] = k
+                    many += 1
+        of = 0
         while of < count and classes[of, 1] < labels[at, 3]:
             of += 1
-        for k in range(options):
-            if not opened[r, q, k]:
-                continue
+        for k in choices[:many]:
             c = labels[at, 0] + price[k]
             df = max(labels[at, 3], lag_f[r, q, k], below_lag_f[q, k])
             h = labels[at, 1] + own[r, q, k]
@@ -118,8 +123,9 @@ def undominated(labels: Array, order: Ints, backward: float, by_uses: bool) -> I
         backward: least seconds of all layers below, of one micro-batch.
         by_uses: whether fewer functions, vCPUs and stages are an advantage.
     """
-    kept = np.empty(len(labels), dtype=np.int64)
-    tried = np.empty(len(labels), dtype=np.int64)  # the same, in another order
+    kept = np.empty(len(order), dtype=np.int64)
+    tried = np.empty(len(order), dtype=np.int64)  # the same, by their number, in another order
+    rows = np.empty((len(order), FIELDS))  # of the same, near to each other in memory
     n = 0
     for i in order:
         h, df, db = labels[i, 1], labels[i, 3], labels[i, 4]
@@ -127,16 +133,16 @@ def undominated(labels: Array, order: Ints, backward: float, by_uses: bool) -> I
         dominated = False
         for at in range(n):
             j = tried[at]
-            lag_f = max(labels[j, 3] - df, 0.0)
+            lag_f = max(rows[j, 3] - df, 0.0)
             if (
-                labels[j, 1] + lag_f + max(labels[j, 4] - db, 0.0) <= h
-                and labels[j, 2] + lag_f <= latest
+                rows[j, 1] + lag_f + max(rows[j, 4] - db, 0.0) <= h
+                and rows[j, 2] + lag_f <= latest
                 and not (
                     by_uses
                     and (
-                        labels[j, 5] > labels[i, 5]
-                        or labels[j, 6] > labels[i, 6]
-                        or labels[j, 7] > labels[i, 7]
+                        rows[j, 5] > labels[i, 5]
+                        or rows[j, 6] > labels[i, 6]
+                        or rows[j, 7] > labels[i, 7]
                     )
                 )
             ):
@@ -146,7 +152,8 @@ def undominated(labels: Array, order: Ints, backward: float, by_uses: bool) -> I
                 tried[0] = j
                 break
         if not dominated:
-            kept[n] = tried[n] = i
+            rows[n] = labels[i]
+            kept[n], tried[n] = i, n
             n += 1
     return kept[:n]
 
