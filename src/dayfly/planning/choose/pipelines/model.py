@@ -162,7 +162,7 @@ class StepModel:
     @property
     def layers(self) -> int:
         """L."""
-        return self.sides.shape[1]
+        return len(self.backward_s)
 
     @property
     def lag_f_s(self) -> Array:
