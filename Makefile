@@ -40,7 +40,7 @@ FAST_MADE := $(VENV)/.fast
 SLOW_MADE := $(VENV)/.slow
 
 # What numba compiles.
-COMPILED := src/dayfly/planning/choose/pipelines/kernels.py $(wildcard src/dayfly/wire/loop/*.py)
+COMPILED := $(wildcard src/dayfly/planning/choose/pipelines/*kernels.py) $(wildcard src/dayfly/wire/loop/*.py)
 
 # Commands that the tests run, each with the Debian package that it comes with.
 PROGRAMS := chromium:chromium tc:iproute2 redis-server:redis-server openssl:openssl

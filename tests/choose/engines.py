@@ -13,10 +13,13 @@ from unittest.mock import patch
 
 import pytest
 
+from dayfly.planning.choose.pipelines import bound_kernels, kernels
 from dayfly.planning.choose.pipelines import compiled as by_numba
-from dayfly.planning.choose.pipelines import kernels
 
-_LOOPS = ("tables", "descend", "reach", "open_stages", "expand", "undominated", "transfers")
+_LOOPS = {
+    bound_kernels: ("tables", "descend", "weigh", "reach", "open_stages"),
+    kernels: ("expand", "undominated", "transfers"),
+}
 EVERY_ENGINE = pytest.mark.parametrize(
     "engine", ["numpy", "loops", pytest.param("numba", marks=pytest.mark.slow)]
 )
@@ -30,7 +33,7 @@ def searching(name: str) -> Iterator[bool]:
     if name != "loops":
         yield name == "numba"
         return
-    loops = {one: getattr(kernels, one) for one in _LOOPS}
+    loops = {name: getattr(module, name) for module, names in _LOOPS.items() for name in names}
     with (
         patch.object(by_numba, "loops", lambda: loops),
         patch.object(by_numba, "_compiled", by_numba._compiled.__wrapped__),

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.parts.enumerated.stages import over_store as every_plan
 from benchmarks.parts.papers.formulas import funcpipe
 
-from dayfly.planning.choose.pipelines.bounds import seconds
+from dayfly.planning.choose.pipelines.bound_kernels import weigh
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.model import over_store
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
@@ -61,7 +61,16 @@ def test_the_searchs_model_is_the_same(mixed: bool) -> None:
                 continue
             stages = zip(plan.stages, plan.options, plan.replicas, strict=True)
             path = [(stage[-1], choices.index((j, d))) for stage, j, d in stages]
-            taken = seconds(model, np.array(path[::-1]))
+            (taken,) = weigh(
+                np.array(path[::-1]),
+                model.stages,
+                model.sides,
+                np.isfinite(model.lag_f_s),
+                model.tail_s[None],
+                model.uses,
+                model.deepest,
+                np.array([10**9, 10**9]),
+            )
             if np.isfinite(taken):  # it is not, where the layers do not fit
                 assert taken == pytest.approx(step_s(problem, plan), rel=1e-12)
             stages_usd = model.usd_per_s[[k for _, k in path]].sum()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dayfly.planning.choose.pipelines import kernels, vectorised
+from dayfly.planning.choose.pipelines import bound_kernels, kernels, vectorised
 from dayfly.planning.choose.pipelines.bounds import (
     Case,
     Found,
@@ -16,7 +16,6 @@ from dayfly.planning.choose.pipelines.bounds import (
     LagClass,
     by_price,
     first_look,
-    seconds,
 )
 from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.model import Incumbents, Units, over_store
@@ -43,14 +42,14 @@ def a_case(
     known = Incumbents() if known is None else known
     case = first_look(0, [model], NUMPY, known, 10**9)
     assert case is not None
-    by_price(case, NUMPY, known)
+    by_price(case, known)
     assert len(case.classes) > 1
     return case, known
 
 
 def line_of(case: Case, one: LagClass) -> tuple[Any, ...]:
     """Arguments of loops over the stages of a class."""
-    return (*case.below(one.opened), case.units.cost, one.high)
+    return (case.model.stages, case.model.sides, one.opened, case.units.cost, one.high)
 
 
 SEEDS = pytest.mark.parametrize("seed", range(5))
@@ -61,22 +60,39 @@ def test_tables(seed: int) -> None:
     case, _ = a_case(seed)
     for one in case.classes:
         for columns in (1, 4, case.columns):
-            line = (case.model.forward_s, *line_of(case, one), columns)
-            assert np.array_equal(kernels.tables(*line), vectorised.tables(*line))
+            line = (*line_of(case, one), columns)
+            assert np.array_equal(bound_kernels.tables(*line), vectorised.tables(*line))
 
 
 @SEEDS
 def test_plans_that_tables_lead_to(seed: int) -> None:
     case, _ = a_case(seed)
     for one in case.classes:
-        for column in range(case.columns):
-            line = (one.tables, *line_of(case, one), column)
-            path, other = kernels.descend(*line), vectorised.descend(*line)
-            assert np.array_equal(path, other)
+        line = (one.tables, *line_of(case, one), np.arange(case.columns))
+        paths = bound_kernels.descend(*line)
+        assert np.array_equal(paths, vectorised.descend(*line))
+        for column, every in enumerate(paths):
+            path = every[every[:, 0] >= 0]
             if len(path):
-                assert seconds(case.model, path) >= one.tables[2, -1, column]
+                assert case.seconds(path)[0] >= one.tables[2, -1, column]
                 if column < case.columns - 1:
                     assert case.units.cost[path[:, 1]].sum() <= column
+
+
+@SEEDS
+def test_what_plans_take(seed: int) -> None:
+    """Of plans that fit, and of others: with too many functions, or stages that are too large."""
+    case, _ = a_case(seed, layers=4, degree=4, known=NothingKnown())
+    m, chance = case.model, np.random.default_rng(seed)
+    tails, taken = np.stack([m.tail_s, 2 * m.tail_s]), []
+    for _ in range(100):
+        ends = [*np.flatnonzero(chance.integers(2, size=3)).tolist(), 3]
+        path = np.array([(r, chance.integers(3)) for r in reversed(ends)])
+        most = np.array([chance.integers(2, 20), 10**9])
+        line = (path, m.stages, m.sides, case.fits, tails, m.uses, m.deepest, most)
+        taken.append(bound_kernels.weigh(*line))
+        assert np.array_equal(taken[-1], vectorised.weigh(*line))
+    assert 0 < np.isfinite(taken).mean() < 1
 
 
 @SEEDS
@@ -88,12 +104,11 @@ def test_stages_that_are_open(seed: int) -> None:
         for columns in (case.columns, 5):
             lags, bounds = np.array([[one.low, one.high]]), one.tables[None, ..., -columns:]
             tau = case.tau(known, times=2)
-            limits = np.array([kernels.reach(q, lags, bounds, tau)[:, 0] for q in range(m.layers)])
-            below = case.below(np.isfinite(m.lag_f_s))
-            line = (m.forward_s, *below, m.below_lag_b_s, case.units.cost, one.high, limits)
-            found = kernels.open_stages(*line)
+            limits = bound_kernels.reach(lags, bounds, tau)[:, :, 0]
+            line = (m.stages, m.sides, case.fits, case.units.cost, one.high, limits)
+            found = bound_kernels.open_stages(*line)
             assert np.array_equal(found, vectorised.open_stages(*line))
-            closed += np.count_nonzero(np.isfinite(below[1]) & (below[1] <= one.high) & ~found)
+            closed += np.count_nonzero(case.fits & (m.lag_f_s <= one.high) & ~found)
     assert closed
 
 
@@ -103,14 +118,14 @@ def test_labels(seed: int) -> None:
     case, known = a_case(seed)
     m, tau = case.model, case.tau(known, times=4)
     labels, begins = np.zeros((1, kernels.FIELDS)), np.array([m.layers])
+    limits = bound_kernels.reach(case.lags, case.bounds, tau)
+    assert np.array_equal(limits, vectorised.reach(case.lags, case.bounds, tau))
     for q in reversed(range(m.layers)):
-        limits = [side.reach(q, case.lags, case.bounds, tau) for side in (kernels, vectorised)]
-        assert np.array_equal(*limits)
         line = (
             q,
-            m.forward_s,
-            *case.below(np.isfinite(m.lag_f_s)),
-            m.below_lag_b_s,
+            m.stages,
+            m.sides,
+            case.fits,
             case.units.price,
             m.uses,
             m.deepest,
@@ -119,7 +134,7 @@ def test_labels(seed: int) -> None:
             np.array([9, 9000]),
             case.fewest,
             case.lags,
-            limits[0],
+            limits[q],
             tau,
         )
         (one, origin, out), (other, its_origin, its_out) = (
@@ -130,12 +145,12 @@ def test_labels(seed: int) -> None:
         a, b = (np.lexsort(o.T) for o in (origin, its_origin))
         assert np.array_equal(origin[a], its_origin[b])
         assert np.array_equal(one[a], other[b])
-        made = one[np.lexsort((one[:, 1], one[:, 0]))]
+        order = np.lexsort((one[:, 1], one[:, 0]))
         for by_uses in (False, True):
-            kept = kernels.undominated(made, 0.01, by_uses)
-            assert np.array_equal(kept, vectorised.undominated(made, 0.01, by_uses))
-        labels = np.concatenate([labels, made])
-        begins = np.concatenate([begins, np.full(len(made), q)])
+            kept = kernels.undominated(one, order, 0.01, by_uses)
+            assert np.array_equal(kept, vectorised.undominated(one, order, 0.01, by_uses))
+        labels = np.concatenate([labels, one[order]])
+        begins = np.concatenate([begins, np.full(len(one), q)])
     assert len(labels) > 10
 
 
@@ -143,12 +158,11 @@ def test_labels(seed: int) -> None:
 def test_bounds_hold(seed: int) -> None:
     """No plan takes less than the tables of its class say, at any boundary."""
     case, _ = a_case(seed, layers=4, degree=4, known=NothingKnown())
-    m = case.model
     chance = np.random.default_rng(seed)
     for _ in range(200):
         ends = [*np.flatnonzero(chance.integers(2, size=3)).tolist(), 3]
         path = np.array([(r, chance.integers(3)) for r in reversed(ends)])
-        taken = seconds(m, path)
+        (taken,) = case.seconds(path)
         if not np.isfinite(taken):
             continue
         cost = int(case.units.cost[path[:, 1]].sum())

@@ -32,9 +32,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dayfly.planning.choose.arrays import Array, Ints
+from dayfly.planning.choose.arrays import Array, Bools, Ints
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.model import Incumbents, StepModel, Units
 
@@ -44,7 +43,8 @@ _COARSE, _MOST = 5, 64
 _PARTS = 4
 #: Less than any step takes that takes time.
 _NO_TIME_S = 1e-100
-Bools = NDArray[np.bool_]
+#: Prices of labels go up to so many times a case's columns; dearer ones count as the dearest.
+DEARER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,9 @@ class Case:
         model: a lower bound of each plan's step, by the faster collective for each stage.
         models: one for each collective by which replicas may sum, by its index. A plan takes what
             the faster of these models says.
+        loops: compiled or not.
+        fits: (L, L, K), stages that there may be.
+        tails: (models, L, L, K), of each of them.
         units, columns: of tables.
         fewest: (2, L + 1), functions and vCPUs of a prefix at least.
         most: (2,), of a plan.
@@ -108,6 +111,9 @@ class Case:
     number: int
     model: StepModel
     models: dict[int, StepModel]
+    loops: SearchLoops
+    fits: Bools
+    tails: Array
     units: Units
     columns: int
     fewest: Ints
@@ -116,19 +122,7 @@ class Case:
     looked_at: set[bytes] = field(default_factory=set)
     crowded: bool = False
     torn: bool = False
-
-    def below(self, opened: Bools) -> tuple[Array, ...]:
-        """Arrays of stages that tables take. opened: (L, L, K), those that there are."""
-        m = self.model
-        return (
-            m.own_s,
-            np.where(opened, m.lag_f_s, np.inf),
-            m.lag_b_s,
-            m.tail_s,
-            m.below_forward_s,
-            m.below_s,
-            m.below_lag_f_s,
-        )
+    _tau: tuple[Array, tuple[float, ...], Array] | None = None
 
     @property
     def lags(self) -> Array:
@@ -143,8 +137,12 @@ class Case:
     def tau(self, known: Known, within: float = 0.0, *, times: int = 1) -> Array:
         """By whole units, one of each column, or so many times as many; no plan costs less than
         its cheapest stage."""
-        usd_per_s = np.arange(times * self.columns) * self.units.usd_per_s
-        return known.tau(np.maximum(usd_per_s, self.model.usd_per_s.min()), within)
+        last, by = self._tau, (within, self.columns, self.units.usd_per_s)
+        if last is None or last[0] is not known.seconds or last[1] != by:
+            usd_per_s = np.arange(DEARER * self.columns) * self.units.usd_per_s
+            tau = known.tau(np.maximum(usd_per_s, self.model.usd_per_s.min()), within)
+            self._tau = last = known.seconds, by, tau
+        return last[2][: times * self.columns]
 
     def gap(self, known: Known) -> float:
         """By what part a plan of this case may still be better than what is known; 0: none."""
@@ -154,13 +152,23 @@ class Case:
 
     def add(self, known: Known, paths: Iterable[Ints]) -> None:
         """Adds those of these plans that there may be."""
-        known.add([self.taken(path) for path in paths if _allowed(self, path)])
+        found = map(self.taken, paths)
+        known.add([taken for taken in found if taken[0] < np.inf])
 
     def taken(self, path: Ints) -> tuple[float, float, Found]:
-        """Returns seconds and dollars of a plan's step, and the plan."""
-        step_s, summed = min((seconds(model, path), way) for way, model in self.models.items())
+        """Returns seconds and dollars of a plan's step, inf if there is no such plan, and it."""
+        each = self.seconds(path).tolist()
+        step_s, summed = min(zip(each, self.models, strict=True))
         usd = step_s * float(self.model.usd_per_s[path[:, 1]].sum())
         return step_s, usd, Found(self.number, path, summed)
+
+    def seconds(self, path: Ints) -> Array:
+        """Returns what a plan's step takes by each of the models; inf: there is no such plan."""
+        m = self.model
+        taken: Array = self.loops.weigh(
+            path, m.stages, m.sides, self.fits, self.tails, m.uses, m.deepest, self.most
+        )
+        return taken
 
     def close(self, known: Known, within: float = 0.0) -> None:
         """Lets go of classes without better plans."""
@@ -170,7 +178,7 @@ class Case:
     def apart(self) -> list[Case]:
         """Returns a case for each collective alone; bounds of all plans are bounds of its plans."""
         return [
-            replace(self, model=model, models={way: model}, torn=False)
+            replace(self, model=model, models={way: model}, tails=model.tail_s[None], torn=False)
             for way, model in self.models.items()
         ]
 
@@ -192,9 +200,11 @@ def first_look(
     Returns:
         The case; None if nothing fits, or only with more than `most`.
     """
-    model = models[0]
+    model, tails = models[0], np.array([one.tail_s for one in models])
     if len(models) > 1:
-        model = replace(model, tail_s=np.minimum.reduce([one.tail_s for one in models]))
+        stages = model.stages.copy()
+        stages[4] = tails.min(axis=0)
+        model = replace(model, stages=stages)
     fewest = fewest_used(model)
     if (fewest[:, -1] > most).any():
         return None
@@ -202,6 +212,9 @@ def first_look(
         number=number,
         model=model,
         models=dict(enumerate(models)),
+        loops=loops,
+        fits=np.isfinite(model.lag_f_s),
+        tails=tails,
         units=Units.of(model.usd_per_s),
         columns=1,
         fewest=fewest,
@@ -209,51 +222,41 @@ def first_look(
     )
     of_fewest = [_of_fewest(model, model.uses[i], fewest[i]) for i in range(2)]
     case.add(known, of_fewest)
-    fits = np.isfinite(model.lag_f_s)
     case.classes = [
-        _look(case, loops, known, low, high, fits) for low, high in _coarse(model).tolist()
+        _look(case, known, low, high, case.fits) for low, high in _coarse(model).tolist()
     ]
     return case
 
 
-def by_price(case: Case, loops: SearchLoops, known: Known, within: float = 0.0) -> None:
+def by_price(case: Case, known: Known, within: float = 0.0) -> None:
     """Makes the tables of a case that was looked at first with a column for each price.
 
     Args:
         case: gets them.
-        loops: compiled or not.
         known: gets plans that they lead to.
         within: the part by which plans have to be better.
     """
     case.close(known, within)
     cost, dearest = case.units.cost, 1
     for one in case.classes:  # of what takes least, at any price
-        path = loops.descend(one.tables, *case.below(one.opened), cost, one.high, 0)
+        (path,) = _led_to(case, one, np.array([0]))
         dearest = max(dearest, int(cost[path[:, 1]].sum()))
-    if dearest + 2 > loops.columns:
-        case.units = case.units.coarser(-(-dearest // (loops.columns - 2)))
-        dearest = loops.columns - 2
+    most = case.loops.columns - 2
+    if dearest > most:
+        case.units = case.units.coarser(-(-dearest // most))
+        dearest = most
     case.columns = dearest + 2
     classes = case.classes
-    case.classes = [
-        _look(case, loops, known, one.low, one.high, one.opened, within) for one in classes
-    ]
+    case.classes = [_look(case, known, one.low, one.high, one.opened, within) for one in classes]
     case.close(known, within)
-    case.classes = [_narrowed(case, loops, known, one, within) for one in case.classes]
+    case.classes = [_narrowed(case, known, one, within) for one in case.classes]
 
 
-def refine(
-    case: Case,
-    loops: SearchLoops,
-    known: Known,
-    within: float,
-    is_late: Callable[[], bool],
-) -> None:
+def refine(case: Case, known: Known, within: float, is_late: Callable[[], bool]) -> None:
     """Takes classes apart that are wide beside the steps of their plans, for tighter bounds.
 
     Args:
         case: gets narrower ones.
-        loops: compiled or not.
         known: gets plans that they lead to.
         within: the part by which plans have to be better.
         is_late: whether there is no time for more.
@@ -266,76 +269,53 @@ def refine(
         longest = tau[one.least_s < tau]
         if not len(longest):
             continue
-        wide = (one.high - one.low) / (loops.wide * longest.min())
+        wide = (one.high - one.low) / (case.loops.wide * longest.min())
         if wide <= 1 or len(waiting) + len(done) >= _MOST or is_late():
             done.append(one)
             continue
         ends = np.linspace(one.low, one.high, min(_PARTS, int(np.ceil(wide))) + 1)
         for low, high in list(pairwise(ends.tolist()))[::-1]:
-            part = _look(case, loops, known, low, high, one.opened, within)
+            part = _look(case, known, low, high, one.opened, within)
             if (part.least_s < case.tau(known, within)).any():
-                waiting.append(_narrowed(case, loops, known, part, within))
+                waiting.append(_narrowed(case, known, part, within))
     case.classes = sorted(done, key=lambda one: one.low)
     case.close(known, within)
 
 
 def _look(
-    case: Case,
-    loops: SearchLoops,
-    known: Known,
-    low: float,
-    high: float,
-    opened: Bools,
-    within: float = 0.0,
+    case: Case, known: Known, low: float, high: float, opened: Bools, within: float = 0.0
 ) -> LagClass:
     """Makes the tables of a class, and adds plans that they lead to."""
-    cost, below = case.units.cost, case.below(opened)
-    tables = loops.tables(case.model.forward_s, *below, cost, high, case.columns)
+    m, loops = case.model, case.loops
+    tables = loops.tables(m.stages, m.sides, opened, case.units.cost, high, case.columns)
+    one = LagClass(low=low, high=high, opened=opened, tables=tables)
     k_ = tables[2, -1]
     falls = np.ones(len(k_), dtype=bool)
     falls[1:] = k_[1:] < k_[:-1]
-    columns = np.flatnonzero(falls & (k_ + low < case.tau(known, within)))
+    columns = np.flatnonzero(falls & (one.least_s < case.tau(known, within)))
     if len(columns) > loops.descents:
         columns = columns[np.linspace(0, len(columns) - 1, loops.descents).astype(int)]
-    made = (loops.descend(tables, *below, cost, high, column) for column in columns.tolist())
     # Neighbouring columns and classes mostly lead to the same plans.
-    new = {path.tobytes(): path for path in made if len(path)}
+    new = {path.tobytes(): path for path in _led_to(case, one, columns) if len(path)}
     case.add(known, [path for key, path in new.items() if key not in case.looked_at])
     case.looked_at.update(new)
-    return LagClass(low=low, high=high, opened=opened, tables=tables)
+    return one
 
 
-def _narrowed(
-    case: Case, loops: SearchLoops, known: Known, one: LagClass, within: float
-) -> LagClass:
+def _led_to(case: Case, one: LagClass, columns: Ints) -> list[Ints]:
+    """Plans that the tables of a class lead to from some columns; empty ones where nothing fits."""
+    m, cost = case.model, case.units.cost
+    paths = case.loops.descend(one.tables, m.stages, m.sides, one.opened, cost, one.high, columns)
+    return [path[: np.count_nonzero(path[:, 0] >= 0)] for path in paths]
+
+
+def _narrowed(case: Case, known: Known, one: LagClass, within: float) -> LagClass:
     """Closes stages of a class that no better plan has, by its tables."""
-    m, tau = case.model, case.tau(known, within, times=2)
-    lags, bounds = np.array([[one.low, one.high]]), one.tables[None]
-    limits = [loops.reach(q, lags, bounds, tau)[:, 0] for q in range(m.layers)]
-    opened = loops.open_stages(
-        m.forward_s,
-        *case.below(one.opened),
-        m.below_lag_b_s,
-        case.units.cost,
-        one.high,
-        np.array(limits),
-    )
+    m, loops, tau = case.model, case.loops, case.tau(known, within, times=2)
+    limits = loops.reach(np.array([[one.low, one.high]]), one.tables[None], tau)[:, :, 0]
+    cost = case.units.cost
+    opened = loops.open_stages(m.stages, m.sides, one.opened, cost, one.high, limits)
     return replace(one, opened=opened)
-
-
-def seconds(model: StepModel, path: Ints) -> float:
-    """Of a step of a plan."""
-    m, h, psi, lag_f, lag_b = model, 0.0, 0.0, 0.0, 0.0
-    firsts = [*(path[1:, 0] + 1).tolist(), 0]
-    for (r, k), q in zip(path.tolist(), firsts, strict=True):
-        h += m.own_s[r, q, k]
-        lag_f = max(lag_f, m.lag_f_s[r, q, k], m.below_lag_f_s[q, k])
-        lag_b = max(lag_b, m.lag_b_s[r, q, k])
-        psi = max(psi + m.forward_s[r, q, k], h + lag_b + m.tail_s[r, q, k])
-        psi += m.below_forward_s[q, k]
-        h += m.below_s[q, k]
-        lag_b = max(lag_b, m.below_lag_b_s[q, k])
-    return float(psi + lag_f)
 
 
 def fewest_used(model: StepModel) -> Ints:
@@ -361,14 +341,6 @@ def _of_fewest(model: StepModel, used: Ints, fewest: Ints) -> Ints:
         path.append((end - 1, int(k[best])))
         end = int(first[best])
     return np.array(path, dtype=np.int64)
-
-
-def _allowed(case: Case, path: Ints) -> bool:
-    """Whether it has few enough functions and vCPUs, and each stage fits where it stands."""
-    m, firsts = case.model, np.append(path[1:, 0] + 1, 0)
-    depths = np.arange(1, len(path) + 1)
-    fits = depths <= m.deepest[path[:, 0], firsts, path[:, 1]]
-    return bool((m.uses[:2, path[:, 1]].sum(axis=1) <= case.most).all() and fits.all())
 
 
 def _coarse(model: StepModel) -> Array:

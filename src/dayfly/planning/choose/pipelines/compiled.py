@@ -2,9 +2,9 @@
 
     python -m dayfly.planning.choose.pipelines.compiled
 
-compiles `kernels` and virtual time (`wire.loop`) once, in 10 to 60 s, and keeps them in a cache on
-this machine. From then on they are read, in half a second. A plan that finds no cache compiles
-`kernels` alone, and goes through messages by plain Python.
+compiles the search and virtual time (`wire.loop`) once, in 10 to 60 s, and keeps them in a cache on
+this machine. From then on they are read, in half a second. A plan that finds no cache compiles the
+search alone, and goes through messages by plain Python.
 """
 
 from __future__ import annotations
@@ -16,36 +16,54 @@ from functools import cache
 from typing import Any
 
 from dayfly.compiled import Loops, has_numba
-from dayfly.planning.choose.pipelines import kernels, vectorised
+from dayfly.planning.choose.pipelines import bound_kernels, kernels, vectorised
 from dayfly.planning.choose.pipelines.problem import Problem, StagesOverStore
 from dayfly.wire.loop import compiled as virtual_time
 
 
-def _signatures(numba: Any) -> dict[str, tuple[Any, ...]]:
+def _of_bounds(numba: Any) -> dict[str, tuple[Any, ...]]:
     """What arguments each loop has, in the order in which they are compiled."""
-    boolean, float64, int64 = numba.boolean, numba.float64, numba.int64
     # Rows lie one after another in all arrays, as StepModel has them: one version of each loop.
-    f1, f2, f3, f4 = float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, :, ::1]
-    i1, i2, i3 = int64[::1], int64[:, ::1], int64[:, :, ::1]
+    f1, f2, f3, f4 = _arrays(numba.float64)
+    i1, i2, i3, _ = _arrays(numba.int64)
+    stages, number = (f4, f3, _arrays(numba.boolean)[2]), numba.float64
     return {
-        "open_stages": (*(f3,) * 5, *(f2,) * 4, i1, float64, f3),
-        "expand": (int64, *(f3,) * 5, *(f2,) * 4, f1, i2, i3, f2, i1, i1, i2, f2, f3, f1),
-        "reach": (int64, f2, f4, f1),
-        "tables": (*(f3,) * 5, *(f2,) * 3, i1, float64, int64),
-        "descend": (*(f3,) * 5, *(f2,) * 3, i1, float64, int64),
-        "transfers": (f3, f1, int64, f1, int64, i2),
-        "undominated": (f2, float64, boolean),
+        "open_stages": (*stages, i1, number, f3),
+        "tables": (*stages, i1, number, numba.int64),
+        "descend": (f3, *stages, i1, number, i1),
+        "weigh": (i2, *stages, f4, i2, i3, i1),
+        "reach": (f2, f4, f1),
     }
 
 
-_KERNELS = Loops((kernels.__name__,), _signatures)
+def _of_search(numba: Any) -> dict[str, tuple[Any, ...]]:
+    """The same of the loops over labels and shards."""
+    f1, f2, f3, f4 = _arrays(numba.float64)
+    i1, i2, i3, _ = _arrays(numba.int64)
+    stages, whole = (f4, f3, _arrays(numba.boolean)[2]), numba.int64
+    return {
+        "expand": (whole, *stages, f1, i2, i3, f2, i1, i1, i2, f2, f3, f1),
+        "transfers": (f3, f1, whole, f1, whole, i2),
+        "undominated": (f2, i1, numba.float64, numba.boolean),
+    }
+
+
+def _arrays(of: Any) -> tuple[Any, ...]:
+    """Types of arrays of one dimension to four."""
+    return of[::1], of[:, ::1], of[:, :, ::1], of[:, :, :, ::1]
+
+
+_KERNELS = (
+    Loops((bound_kernels.__name__,), _of_bounds),
+    Loops((kernels.__name__,), _of_search),
+)
 
 
 @cache
 def loops() -> Mapping[str, Any]:
     """By name, compiled or read from the cache; from then on virtual time is what numba compiled,
     too, if it is in the cache. Raises RequestError if numba is not installed."""
-    found = _KERNELS.load()
+    found = {name: loop for each in _KERNELS for name, loop in each.load().items()}
     if virtual_time.LOOPS.are_cached():
         virtual_time.load()
     return found
@@ -53,7 +71,7 @@ def loops() -> Mapping[str, Any]:
 
 def is_cached() -> bool:
     """Whether `loops` need not compile. Raises RequestError if numba is not installed."""
-    return _KERNELS.are_cached()
+    return all(each.are_cached() for each in _KERNELS)
 
 
 def is_loaded() -> bool:
@@ -68,7 +86,8 @@ _WORTH_LOADING = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLoops:
-    """The loops (`kernels` says what each does), and how finely bounds are worth making with them.
+    """The loops (`bound_kernels` and `kernels` say what each does), and how finely bounds are worth
+    making with them.
 
     Attributes:
         columns: of tables at most.
@@ -78,6 +97,7 @@ class SearchLoops:
 
     tables: Callable[..., Any]
     descend: Callable[..., Any]
+    weigh: Callable[..., Any]
     reach: Callable[..., Any]
     open_stages: Callable[..., Any]
     expand: Callable[..., Any]
@@ -135,6 +155,7 @@ def _work(problem: Problem) -> int:
 _ON_ARRAYS = SearchLoops(
     tables=vectorised.tables,
     descend=vectorised.descend,
+    weigh=vectorised.weigh,
     reach=vectorised.reach,
     open_stages=vectorised.open_stages,
     expand=vectorised.expand,

@@ -106,13 +106,20 @@ class Incumbents(Generic[P]):
     plans: list[P] = field(default_factory=list)
 
     def add(self, found: list[tuple[float, float, P]]) -> None:
-        """Plans, by seconds and dollars."""
+        """Plans, by seconds and dollars; nothing changes if what is known is no worse than all."""
+        found = [(t, u, plan) for t, u, plan in found if not self._has_no_worse(t, u)]
+        if not found:
+            return
         seconds = np.concatenate([self.seconds, [t for t, _, _ in found]])
         usd = np.concatenate([self.usd, [u for _, u, _ in found]])
         plans = [*self.plans, *(plan for _, _, plan in found)]
         keep = undominated(seconds, usd)
         self.seconds, self.usd = seconds[keep], usd[keep]
         self.plans = [plans[at] for at in keep.tolist()]
+
+    def _has_no_worse(self, seconds: float, usd: float) -> bool:
+        at = int(self.seconds.searchsorted(seconds, side="right"))
+        return at > 0 and bool(self.usd[at - 1] <= usd)
 
     def tau(self, usd_per_s: Array, within: float = 0.0) -> Array:
         """Of prices above 0; finite.
@@ -129,13 +136,14 @@ class Incumbents(Generic[P]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepModel:
-    """(L, L, K) by last layer, first layer, option; `below_...` (L, K) by first layer. Rows lie one
-    after another in memory, which compiled loops ask for.
+    """Arrays by last layer, first layer and option. Rows lie one after another in memory, which
+    compiled loops ask for.
 
     Attributes:
-        forward_s: forward, with the side of the boundary above.
-        own_s: the same and backward.
-        lag_f_s, lag_b_s, tail_s: see above; lag_f_s is inf where the layers do not fit.
+        stages: (5, L, L, K): seconds forward, with the side of the boundary above; the same and
+            backward; forward lag, inf where the layers do not fit; backward lag; tail.
+        sides: (4, L, K), by first layer and option, of the boundary below: seconds forward; both
+            ways; forward and backward lag.
         backward_s: (L, K), of one layer, without boundaries.
         usd_per_s: (K,), of a stage's functions together.
         uses: (3, K), how many these are, thousandths of their vCPUs, and whether a stage counts
@@ -144,15 +152,8 @@ class StepModel:
             most; 0: it never does.
     """
 
-    forward_s: Array
-    own_s: Array
-    lag_f_s: Array
-    lag_b_s: Array
-    tail_s: Array
-    below_forward_s: Array
-    below_s: Array
-    below_lag_f_s: Array
-    below_lag_b_s: Array
+    stages: Array
+    sides: Array
     backward_s: Array
     usd_per_s: Array
     uses: Ints
@@ -161,7 +162,25 @@ class StepModel:
     @property
     def layers(self) -> int:
         """L."""
-        return len(self.below_s)
+        return len(self.backward_s)
+
+    @property
+    def lag_f_s(self) -> Array:
+        """(L, L, K), forward lags; inf where the layers do not fit."""
+        lags: Array = self.stages[2]
+        return lags
+
+    @property
+    def below_lag_f_s(self) -> Array:
+        """(L, K), forward lags of sides below."""
+        lags: Array = self.sides[2]
+        return lags
+
+    @property
+    def tail_s(self) -> Array:
+        """(L, L, K), in which replicas sum up."""
+        tails: Array = self.stages[4]
+        return tails
 
 
 def over_store(
@@ -212,17 +231,17 @@ def over_store(
     down = np.concatenate([np.zeros_like(rate)[None], o[:-1, None] / rate + p.latency_s])
     back_up = np.concatenate([np.zeros_like(rate)[None], g[1:, None] / rate + p.latency_s])
     forward, backward, more = _sums(f), _sums(b), (mu - 1).astype(float)
-    rows = np.ascontiguousarray
     return StepModel(
-        forward_s=rows(forward + up[:, None]),
-        own_s=rows(forward + backward + (up + back)[:, None]),
-        lag_f_s=rows(np.where(fits, more * np.maximum(forward, up[:, None]), np.inf)),
-        lag_b_s=rows(more * np.maximum(backward, back[:, None])),
-        tail_s=rows(gamma * sizes / rate + delta * p.latency_s),
-        below_forward_s=rows(down),
-        below_s=rows(down + back_up),
-        below_lag_f_s=rows(more * down),
-        below_lag_b_s=rows(more * back_up),
+        stages=np.stack(
+            [
+                forward + up[:, None],
+                forward + backward + (up + back)[:, None],
+                np.where(fits, more * np.maximum(forward, up[:, None]), np.inf),
+                more * np.maximum(backward, back[:, None]),
+                gamma * sizes / rate + delta * p.latency_s,
+            ]
+        ),
+        sides=np.stack([down, down + back_up, more * down, more * back_up]),
         backward_s=b,
         usd_per_s=replicas * np.array([option.usd_per_s for option in options]),
         uses=np.stack(

@@ -56,6 +56,7 @@ import numpy as np
 from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.bounds import (
+    DEARER,
     Case,
     Found,
     Known,
@@ -72,8 +73,6 @@ from dayfly.planning.choose.pipelines.ways import Way, fits, most_of, path_of, p
 
 #: Labels of a price that a beam keeps.
 _BEAM = 2
-#: Prices of labels go up to so many times a case's columns; dearer ones count as the dearest.
-_DEARER = 4
 #: Of seconds, added up in another order.
 _ROUNDING = 1e-12
 
@@ -84,7 +83,6 @@ class OutOfTime(Exception):
 
 def search(
     case: Case,
-    loops: SearchLoops,
     known: Known,
     *,
     beam: bool = False,
@@ -100,17 +98,16 @@ def search(
         deadline: of time.process_time.
     """
     by_uses = case.crowded
-    case.crowded |= _search(case, loops, known, beam, within, deadline, by_uses=by_uses) > 0
+    case.crowded |= _search(case, known, beam, within, deadline, by_uses=by_uses) > 0
     if case.crowded and not (beam or by_uses):
-        _search(case, loops, known, beam, within, deadline, by_uses=True)
+        _search(case, known, beam, within, deadline, by_uses=True)
     if case.torn and len(case.models) > 1 and not beam:
         for one in case.apart():
-            search(one, loops, known, within=within, deadline=deadline)
+            search(one, known, within=within, deadline=deadline)
 
 
 def _search(
     case: Case,
-    loops: SearchLoops,
     known: Known,
     beam: bool,
     within: float,
@@ -119,25 +116,25 @@ def _search(
     by_uses: bool,
 ) -> int:
     """See `search`. Gives how many labels were left out for using too much alone."""
-    m, count, left_out = case.model, case.model.layers, 0
-    lags, bounds = case.lags, case.bounds
-    tau = case.tau(known, within, times=_DEARER)
+    m, loops, count, left_out = case.model, case.loops, case.model.layers, 0
+    lags, tau = case.lags, case.tau(known, within, times=DEARER)
+    limits = loops.reach(lags, case.bounds, tau)
     least_b = np.concatenate([[0.0], np.cumsum(m.backward_s.min(axis=1))])
     store = _Labels(count)
-    below = case.below(np.logical_or.reduce([one.opened for one in case.classes]))
+    opened = np.logical_or.reduce([one.opened for one in case.classes])
     for q in reversed(range(count)):
         if deadline is not None and time.process_time() > deadline:
             raise OutOfTime
         # Longer stages do not fit: labels of later boundaries are of no use here any more.
-        (ends,) = np.nonzero(np.isfinite(below[1][:, q]).any(axis=1))
+        (ends,) = np.nonzero(opened[:, q].any(axis=1))
         if not len(ends):
             continue
         skip = int(np.searchsorted(-store.begins[: store.n], -(ends[-1] + 1)))
         made, origin, out = loops.expand(
             q,
-            m.forward_s,
-            *below,
-            m.below_lag_b_s,
+            m.stages,
+            m.sides,
+            opened,
             case.units.price,
             m.uses,
             m.deepest,
@@ -146,14 +143,14 @@ def _search(
             case.most,
             case.fewest,
             lags,
-            loops.reach(q, lags, bounds, tau) if q else np.empty((3, 1, 1)),
+            limits[q],
             tau,
         )
         left_out += out
         origin[:, 1] += skip
         if q:
             keep = np.lexsort((made[:, 1], made[:, 0]))
-            keep = keep[loops.undominated(made[keep], least_b[q], by_uses)]
+            keep = loops.undominated(made, keep, least_b[q], by_uses)
             if beam:
                 keep = keep[_best(made[keep])]
             made, origin = made[keep], origin[keep]
@@ -287,12 +284,11 @@ def _searched(
             case.add(known, [path for plan in good if (path := path_of(plan, way)) is not None])
     at_once = deadline is None or good or within
     goals = (within,) if at_once else (_FIRST_WITHIN, within)
-    return _close_gap(cases, loops, known, deadline, goals)
+    return _close_gap(cases, known, deadline, goals)
 
 
 def _close_gap(
     cases: list[Case],
-    loops: SearchLoops,
     known: Known,
     deadline: float | None,
     goals: Sequence[float],
@@ -305,19 +301,19 @@ def _close_gap(
 
     for case in cases:
         if not is_late():
-            by_price(case, loops, known, goals[-1])
+            by_price(case, known, goals[-1])
     for case in cases:
-        refine(case, loops, known, goals[-1], is_late)
+        refine(case, known, goals[-1], is_late)
     try:
         for case in cases:
             case.close(known, goals[-1])
             if case.classes:
-                search(case, loops, known, beam=True, deadline=deadline)
+                search(case, known, beam=True, deadline=deadline)
         for within in goals:
             for at, case in enumerate(cases):
                 case.close(known, goals[-1])
                 if case.classes:
-                    search(case, loops, known, within=within, deadline=deadline)
+                    search(case, known, within=within, deadline=deadline)
                 sure[at] = within
     except OutOfTime:
         pass

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from dayfly.planning.choose.arrays import Array, Ints
+from dayfly.planning.choose.arrays import Array, Bools, Ints
 from dayfly.planning.choose.pipelines.kernels import FIELDS
 
 #: Labels that are compared at once.
@@ -14,24 +14,21 @@ _BLOCK = 64
 
 
 def tables(
-    forward: Array,
-    own: Array,
-    lag_f: Array,
-    lag_b: Array,
-    tail: Array,
-    below_forward: Array,
-    below: Array,
-    below_lag_f: Array,
+    stages: Array,
+    sides: Array,
+    opened: Bools,
     cost: Ints,
     most: float,
     columns: int,
 ) -> Array:
-    """See `kernels.tables`: all first layers and prices of a stage's last layer and option."""
+    """See `bound_kernels.tables`: all first layers and prices of a last layer and an option."""
+    forward, own, lag_f, lag_b, tail = stages
+    below_forward, below, below_lag_f, _ = sides
     count, options = below.shape
     last = columns - 1
     found = np.full((3, count + 1, columns), np.inf)
     found[:, 0, :] = 0.0
-    fits = (lag_f <= most) & (below_lag_f <= most)
+    fits = opened & (lag_f <= most) & (below_lag_f <= most)
     for r in range(count):
         for k in range(options):
             (first,) = np.nonzero(fits[r, : r + 1, k])
@@ -54,71 +51,101 @@ def tables(
 
 def descend(
     found: Array,
-    own: Array,
-    lag_f: Array,
-    lag_b: Array,
-    tail: Array,
-    below_forward: Array,
-    below: Array,
-    below_lag_f: Array,
+    stages: Array,
+    sides: Array,
+    opened: Bools,
     cost: Ints,
     most: float,
-    column: int,
+    columns: Ints,
 ) -> Ints:
-    """See `kernels.descend`: all first layers and options of a stage."""
-    last, c, end = found.shape[2] - 1, column, len(below)
-    path = []
-    while end:
-        r, q = end - 1, np.arange(end)[:, None]
-        at = c - cost if c < last else np.full(len(cost), last)
-        fr, k_ = found[0][q, np.maximum(at, 0)], found[2][q, np.maximum(at, 0)]
-        b = fr + below_forward[:end] + own[r, :end] + tail[r, :end] + lag_b[r, :end]
-        value = np.maximum(k_ + below[:end] + own[r, :end], b)
-        value[(lag_f[r, :end] > most) | (below_lag_f[:end] > most) | (at < 0)] = np.inf
-        best = int(value.argmin())
-        if not np.isfinite(value.flat[best]):
-            return np.empty((0, 2), dtype=np.int64)
-        first, k = divmod(best, len(cost))
-        path.append((r, k))
-        c, end = int(at[k]), first
-    return np.array(path, dtype=np.int64).reshape(-1, 2)
+    """See `bound_kernels.descend`: all first layers and options of a stage."""
+    _, own, lag_f, lag_b, tail = stages
+    below_forward, below, below_lag_f, _ = sides
+    closed = ~opened | (lag_f > most) | (below_lag_f > most)
+    last, paths = found.shape[2] - 1, np.full((len(columns), len(below), 2), -1)
+    for path, column in zip(paths, columns.tolist(), strict=True):
+        c, end, n = column, len(below), 0
+        while end:
+            r, q = end - 1, np.arange(end)[:, None]
+            at = c - cost if c < last else np.full(len(cost), last)
+            fr, k_ = found[0][q, np.maximum(at, 0)], found[2][q, np.maximum(at, 0)]
+            b = fr + below_forward[:end] + own[r, :end] + tail[r, :end] + lag_b[r, :end]
+            value = np.maximum(k_ + below[:end] + own[r, :end], b)
+            value[closed[r, :end] | (at < 0)] = np.inf
+            best = int(value.argmin())
+            if not np.isfinite(value.flat[best]):
+                path[:] = -1
+                break
+            first, k = divmod(best, len(cost))
+            path[n] = r, k
+            c, end, n = int(at[k]), first, n + 1
+    return paths
 
 
-def reach(q: int, classes: Array, bounds: Array, tau: Array) -> Array:
-    """See `kernels.reach`: all classes and prices."""
-    columns = bounds.shape[3]
-    rows = bounds[:, ::-1, q] + classes[:, :1, None]  # (V, 3, columns): K, KB, FR
-    found = np.full((len(classes), 3, columns), -np.inf)
+def weigh(
+    path: Ints,
+    stages: Array,
+    sides: Array,
+    opened: Bools,
+    tails: Array,
+    uses: Ints,
+    deepest: Ints,
+    most: Ints,
+) -> Array:
+    """See `bound_kernels.weigh`: all stages, one sum after another."""
+    r, k = path.T
+    q = np.append(r[1:] + 1, 0)
+    fits = opened[r, q, k] & (np.arange(1, len(path) + 1) <= deepest[r, q, k])
+    if not fits.all() or (uses[:2, k].sum(axis=1) > most).any():
+        return np.full(len(tails), np.inf)
+    forward, own, lag_f, lag_b, _ = stages[:, r, q, k]
+    below_forward, below, below_lag_f, below_lag_b = sides[:, q, k]
+    behind = np.maximum.accumulate(np.stack([lag_b, below_lag_b], axis=1).ravel())[::2]
+    h, psi = 0.0, np.zeros(len(tails))
+    for i, tail in enumerate(tails[:, r, q, k].T):
+        h += own[i]
+        psi = np.maximum(psi + forward[i], h + behind[i] + tail) + below_forward[i]
+        h += below[i]
+    taken: Array = psi + max(lag_f.max(), below_lag_f.max())
+    return taken
+
+
+def reach(classes: Array, bounds: Array, tau: Array) -> Array:
+    """See `bound_kernels.reach`: all classes and prices."""
+    return np.stack([_reach(rows, classes, tau) for rows in bounds[:, ::-1, :-1].swapaxes(0, 2)])
+
+
+def _reach(rows: Array, classes: Array, tau: Array) -> Array:
+    """Of one boundary. rows: (3, V, columns), K, KB and FR."""
+    columns = rows.shape[2]
+    rows = rows + classes[:, :1]
+    found = np.full(rows.shape, -np.inf)
     falls = np.ones(columns, dtype=bool)
     falls[1:] = (rows[:, :, 1:] != rows[:, :, :-1]).any(axis=(0, 1))
     for m in np.flatnonzero(falls & np.isfinite(rows).any(axis=(0, 1))):
         np.maximum(found, tau[m : m + columns] - rows[:, :, m, None], out=found)
-    above = np.maximum.accumulate(found[::-1], axis=0)[::-1]
-    return np.ascontiguousarray(above.transpose(1, 0, 2))
+    above: Array = np.maximum.accumulate(found[:, ::-1], axis=1)[:, ::-1]
+    return above
 
 
 def open_stages(
-    forward: Array,
-    own: Array,
-    lag_f: Array,
-    lag_b: Array,
-    tail: Array,
-    below_forward: Array,
-    below: Array,
-    below_lag_f: Array,
-    below_lag_b: Array,
+    stages: Array,
+    sides: Array,
+    opened: Bools,
     cost: Ints,
     most: float,
     limits: Array,
-) -> NDArray[np.bool_]:
-    """See `kernels.open_stages`: all last layers and prices of a stage's first layer and option."""
+) -> Bools:
+    """See `bound_kernels.open_stages`: all last layers and prices of a first layer, an option."""
+    forward, own, lag_f, lag_b, tail = stages
+    below_forward, below, below_lag_f, below_lag_b = sides
     count, options = below.shape
     columns = limits.shape[2]
     last = columns - 1
     found = np.zeros((count, count, options), dtype=bool)
     suffix = np.full((2, count + 1, columns), np.inf)  # h and psi
     suffix[:, count, 0] = 0.0
-    fits = (lag_f <= most) & (below_lag_f <= most)
+    fits = opened & (lag_f <= most) & (below_lag_f <= most)
     for q in reversed(range(count)):
         for k in range(options):
             r = np.flatnonzero(fits[:, q, k])
@@ -144,15 +171,9 @@ def open_stages(
 
 def expand(
     q: int,
-    forward: Array,
-    own: Array,
-    lag_f: Array,
-    lag_b: Array,
-    tail: Array,
-    below_forward: Array,
-    below: Array,
-    below_lag_f: Array,
-    below_lag_b: Array,
+    stages: Array,
+    sides: Array,
+    opened: Bools,
     price: Array,
     uses: Ints,
     deepest: Ints,
@@ -165,9 +186,11 @@ def expand(
     tau: Array,
 ) -> tuple[Array, Ints, int]:
     """See `kernels.expand`: all labels, option by option."""
+    forward, own, lag_f, lag_b, tail = stages
+    below_forward, below, below_lag_f, below_lag_b = sides
     made, origin, left_out = [], [], 0
     for k in range(below.shape[1]):
-        at = np.flatnonzero(np.isfinite(lag_f[begins - 1, q, k]))
+        at = np.flatnonzero(opened[begins - 1, q, k])
         if not len(at):
             continue
         r, old = begins[at] - 1, labels[at]
@@ -200,8 +223,9 @@ def expand(
     return np.concatenate(made), np.concatenate(origin), left_out
 
 
-def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
+def undominated(labels: Array, order: Ints, backward: float, by_uses: bool) -> Ints:
     """See `kernels.undominated`: block by block; each label against all that are kept."""
+    labels = labels[order]
     latest = np.maximum(labels[:, 2], labels[:, 1] + labels[:, 4] + backward)
 
     def dominates(of: Ints, others: Ints) -> NDArray[np.bool_]:
@@ -225,7 +249,7 @@ def undominated(labels: Array, backward: float, by_uses: bool) -> Ints:
         for i in np.flatnonzero(among.any(axis=0)):
             stays[i] = not (among[:, i] & stays).any()
         kept = np.concatenate([kept, block[stays]])
-    return kept
+    return order[kept]
 
 
 def transfers(

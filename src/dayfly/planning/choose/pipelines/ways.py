@@ -16,7 +16,7 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverStore,
     memory_bytes,
     step_s,
-    step_usd,
+    usd_per_s,
 )
 from dayfly.planning.decline import left_of_bandwidth
 
@@ -164,4 +164,5 @@ def point_of(way: Way, found: Found) -> Point[PipelinePlan]:
     largest = max(option.memory_mib for option in problem.options)
     if largest in plan.memory_mib:
         limits.append(f"functions of {largest} MiB")
-    return Point(step_s(problem, plan), step_usd(problem, plan), plan, tuple(limits))
+    seconds = step_s(problem, plan)
+    return Point(seconds, seconds * usd_per_s(problem, plan), plan, tuple(limits))
