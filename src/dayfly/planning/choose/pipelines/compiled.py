@@ -15,18 +15,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from dayfly.compiled import Loops, has_numba
+from dayfly.native import Argument, Array
 from dayfly.planning.choose.pipelines import kernels, vectorised
 from dayfly.planning.choose.pipelines.problem import Problem, StagesOverStore
 from dayfly.wire.loop import compiled as virtual_time
 
 
-def _signatures(numba: Any) -> dict[str, tuple[Any, ...]]:
-    """What arguments each loop has, in the order in which they are compiled."""
-    boolean, float64, int64 = numba.boolean, numba.float64, numba.int64
+def _signatures() -> dict[str, tuple[Argument, ...]]:
+    """What arguments each loop has."""
+    boolean, float64, int64 = "boolean", "float64", "int64"
     # Rows lie one after another in all arrays, as StepModel has them: one version of each loop.
-    f1, f2, f3, f4 = float64[::1], float64[:, ::1], float64[:, :, ::1], float64[:, :, :, ::1]
-    i1, i2, i3 = int64[::1], int64[:, ::1], int64[:, :, ::1]
+    f1, f2, f3, f4 = (Array(np.dtype(float64), ndim) for ndim in (1, 2, 3, 4))
+    i1, i2, i3 = (Array(np.dtype(int64), ndim) for ndim in (1, 2, 3))
     return {
         "open_stages": (*(f3,) * 5, *(f2,) * 4, i1, float64, f3),
         "expand": (int64, *(f3,) * 5, *(f2,) * 4, f1, i2, i3, f2, i1, i1, i2, f2, f3, f1),
