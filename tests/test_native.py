@@ -103,7 +103,7 @@ def test_loops_are_compiled_kept_and_read(tmp_path: Path, monkeypatch: pytest.Mo
             assert count == 3
         assert spread(values[:0], 7, True)[0].shape == (0, 2)
     for wrong in (values.astype("float32"), values[::2], values[None]):
-        with pytest.raises(TypeError, match="1 dimensions of float64 in C order"):
+        with pytest.raises(TypeError, match="not one of 1 dimensions of float64 in C order"):
             spread(wrong, 7, True)
     source.write_text(source.read_text() + "\n")
     assert not loops().are_cached()

@@ -172,7 +172,7 @@ def _machine_code(
         (compiled,) = loop.overloads.values()
         module = llvm.parse_assembly(compiled.library.get_llvm_str())
         symbol = compiled.fndesc.llvm_func_name
-        expected = ["ptr", "ptr", *(word for one in signatures[name] for word in native.words(one))]
+        expected = ["ptr", "ptr", *native.words(signatures[name])]
         if [str(one.type) for one in module.get_function(symbol).arguments] != expected:
             return None
         returned = compiled.signature.return_type
@@ -198,8 +198,7 @@ def _machine_code(
 
 
 def _numba_type(argument: Argument) -> Any:
-    import numba
-
+    numba: Any = import_module("numba")
     if isinstance(argument, str):
         return getattr(numba, argument)
     if isinstance(argument, Array):

@@ -83,14 +83,19 @@ class Made:
     one: bool
 
 
-def words(argument: Argument) -> Iterator[str]:
-    """Yields the types that an argument has in LLVM's language."""
-    if isinstance(argument, str):
-        yield NUMBERS[argument][1]
-    elif isinstance(argument, Array):
-        yield from ("ptr", "ptr", "i64", "i64", "ptr", *["i64"] * (2 * argument.ndim))
-    else:
-        yield from chain.from_iterable(map(words, argument.fields))
+def words(takes: Sequence[Argument]) -> list[str]:
+    """Returns the types that a loop's arguments have in LLVM's language."""
+    of_array = ("ptr", "ptr", "i64", "i64", "ptr")
+    each = (
+        (*of_array, *["i64"] * (2 * one.ndim)) if isinstance(one, Array) else (NUMBERS[one][1],)
+        for one in _flat(takes)
+    )
+    return list(chain.from_iterable(each))
+
+
+def _flat(takes: Sequence[Argument]) -> Iterator[str | Array]:
+    for one in takes:
+        yield from one.fields if isinstance(one, Arrays) else (one,)
 
 
 class Loop:
@@ -111,8 +116,11 @@ class Loop:
         release: Callable[[int], None] | None,
     ) -> None:
         self._made, self._takes, self._release = made, takes, release
+        self._flat = [
+            (one.dtype, one.ndim) if isinstance(one, Array) else (None, 0) for one in _flat(takes)
+        ]
         in_c = {llvm: c for c, llvm in NUMBERS.values()} | {"ptr": ctypes.c_void_p}
-        each = [in_c[word] for word in chain.from_iterable(map(words, takes))]
+        each = [in_c[word] for word in words(takes)]
         pointer = ctypes.c_void_p
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, *each)(address)
         self._room = ctypes.c_int64 * sum(5 + 2 * n if n else 1 for _, n in made.results)
@@ -124,17 +132,24 @@ class Loop:
             TypeError: an argument has another type than the loop was compiled for.
             RuntimeError: the loop failed, such as for want of memory.
         """
-        given: list[Any] = []
-        for argument, value in zip(self._takes, arguments, strict=True):
-            if isinstance(argument, str):
-                given.append(value)
-            elif isinstance(argument, Array):
-                _put(argument, value, given)
-            else:
-                for one, field in zip(argument.fields, value, strict=True):
-                    _put(one, field, given)
+        if len(self._flat) != len(self._takes):
+            arguments = tuple(
+                value
+                for one, given in zip(self._takes, arguments, strict=True)
+                for value in (given if isinstance(one, Arrays) else (given,))
+            )
+        words: list[Any] = []
+        for (dtype, ndim), value in zip(self._flat, arguments, strict=True):
+            if dtype is None:
+                words.append(value)
+                continue
+            shape = value.shape
+            if len(shape) != ndim or value.dtype != dtype or not value.flags.c_contiguous:
+                raise TypeError(f"an array is not one of {ndim} dimensions of {dtype} in C order")
+            address = value.__array_interface__["data"][0]  # the caller keeps the array
+            words += (None, None, value.size, value.itemsize, address, *shape, *value.strides)
         found, error = self._room(), ctypes.c_void_p()
-        if status := self._call(ctypes.addressof(found), ctypes.addressof(error), *given):
+        if status := self._call(ctypes.addressof(found), ctypes.addressof(error), *words):
             raise RuntimeError(f"the compiled loop {self._made.symbol} failed with {status}")
         results = tuple(self._results(found))
         return results[0] if self._made.one else results
@@ -158,18 +173,6 @@ class Loop:
                 self._release(owner)
             yield array
             at += 5 + 2 * ndim
-
-
-def _put(argument: Array, value: Any, given: list[Any]) -> None:
-    """Adds the words of an array, which the caller keeps."""
-    shape = value.shape
-    if value.dtype != argument.dtype or len(shape) != argument.ndim or not value.flags.c_contiguous:
-        raise TypeError(
-            f"{argument.ndim} dimensions of {argument.dtype} in C order, and not "
-            f"{len(shape)} of {value.dtype}"
-        )
-    address = value.__array_interface__["data"][0]
-    given += (None, None, value.size, value.itemsize, address, *shape, *value.strides)
 
 
 @cache

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from typer.core import TyperCommand, TyperGroup
 
 
 class QuickCommand(TyperCommand):
     """A command of typer's, as `cls` of `typer.Typer.command`."""
 
-    def get_params(self, ctx: typer.Context) -> list[Any]:
+    def get_params(self, ctx: Any) -> list[Any]:
         """Returns its parameters and `--help`, that are read quickly."""
         return _quick(super().get_params(ctx))
 
@@ -26,7 +25,7 @@ class QuickCommand(TyperCommand):
 class QuickGroup(TyperGroup):
     """The command that all others are of, as `cls` of `typer.Typer`."""
 
-    def get_params(self, ctx: typer.Context) -> list[Any]:
+    def get_params(self, ctx: Any) -> list[Any]:
         """Returns its parameters and `--help`, that are read quickly."""
         return _quick(super().get_params(ctx))
 
@@ -49,7 +48,7 @@ class _Reader:
     def __call__(self) -> _Reader:
         return self
 
-    def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None

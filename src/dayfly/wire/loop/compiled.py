@@ -1,6 +1,6 @@
 """Virtual time, compiled: a hundredth of a second where `simulation` takes a second.
 
-It takes the search's numba (`planning.choose`), so nothing loads it but what has numba already.
+It is read with the loops of the search for cuts (`planning.choose`), by nothing else.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m dayfly.planning.choose.pipelines.compiled
 
-compiles `kernels` and virtual time (`wire.loop`) once, in 10 to 60 s, and keeps them in a cache on
-this machine. From then on they are read, in half a second. A plan that finds no cache compiles
-`kernels` alone, and goes through messages by plain Python.
+compiles `kernels` and virtual time (`wire.loop`) once, in 10 to 60 s, and keeps them on this
+machine. From then on they are read, without numba (`dayfly.compiled`). A plan that finds none
+compiles `kernels` alone, and goes through messages by plain Python.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _KERNELS = Loops((kernels.__name__,), _signatures)
 
 @cache
 def loops() -> Mapping[str, Any]:
-    """By name, compiled or read from the cache; from then on virtual time is what numba compiled,
-    too, if it is in the cache. Raises RequestError if numba is not installed."""
+    """By name, compiled or read; from then on virtual time is what numba compiled, too, if that can
+    be read. Raises RequestError if numba is not installed."""
     found = _KERNELS.load()
     if virtual_time.LOOPS.are_cached():
         virtual_time.load()
@@ -64,8 +64,8 @@ def is_loaded() -> bool:
     return loops.cache_info().currsize > 0
 
 
-#: Layers x memory sizes x degrees from which on numba is worth being loaded, which takes 0.5 s:
-#: NumPy takes 0.8 ms for each, numba a sixth of it (FuncPipe's shapes, up to 40 layers).
+#: Layers x memory sizes x degrees from which on loops are compiled, or read: NumPy takes 0.8 ms for
+#: each, numba a sixth of it (FuncPipe's shapes, up to 40 layers).
 _WORTH_LOADING = 600
 
 
@@ -109,7 +109,7 @@ def engine(compiled: bool | None = None, *, problems: Sequence[Problem] = ()) ->
 
 
 def is_worth(work: int) -> bool:
-    """Returns whether numba is worth being loaded for so many layers x memory sizes x degrees."""
+    """Returns whether compiled loops are worth it for so many layers x memory sizes x degrees."""
     return work >= _WORTH_LOADING
 
 
@@ -129,7 +129,7 @@ def make_ready(work: int, told: Callable[[str], None]) -> None:
 
 
 def _work(problem: Problem) -> int:
-    """What a search takes grows with it; over links it takes less than loading numba does."""
+    """What a search takes grows with it; over links it takes little."""
     if not isinstance(problem, StagesOverStore):
         return 0
     return len(problem.layers) * len(problem.options) * len(problem.divisors)
