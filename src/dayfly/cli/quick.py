@@ -1,7 +1,7 @@
 """Commands whose flags are read without pydantic, which takes typer 0.2 s of a processor to load.
 
 typer builds a reader of each flag, given or not. Here it builds one only of a flag that was given,
-and has neither text nor a path.
+and is neither text, digits nor a path.
 """
 
 from __future__ import annotations
@@ -55,11 +55,17 @@ class _Reader:
         kind = param.type_descriptor.annotation
         if kind is str and isinstance(value, str):
             return value
+        if kind is int and _is_digits(value) and not param.type_descriptor.is_ranged:
+            return int(value)
         if kind is Path and _is_plain(value):
             return Path(value)
         if kind == list[Path] and not isinstance(value, str) and all(map(_is_plain, value)):
             return list(map(Path, value))
         return self.build().coerce(value, param=param, ctx=ctx)
+
+
+def _is_digits(text: Any) -> bool:
+    return isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 10
 
 
 def _is_plain(path: Any) -> bool:
