@@ -40,7 +40,8 @@ FAST_MADE := $(VENV)/.fast
 SLOW_MADE := $(VENV)/.slow
 
 # What numba compiles.
-COMPILED := $(wildcard src/dayfly/planning/choose/pipelines/*kernels.py) $(wildcard src/dayfly/wire/loop/*.py)
+COMPILED := src/dayfly/compiled.py src/dayfly/native.py $(wildcard src/dayfly/wire/loop/*.py) \
+            $(wildcard src/dayfly/planning/choose/pipelines/*kernels.py) src/dayfly/planning/choose/pipelines/compiled.py
 
 # Commands that the tests run, each with the Debian package that it comes with.
 PROGRAMS := chromium:chromium tc:iproute2 redis-server:redis-server openssl:openssl
@@ -172,7 +173,7 @@ $(SLOW_MADE): $(TEST_MADE)
 	@$(PIP) install -e '.[digits,dev,trainers]'
 	@touch $@
 
-# numba keeps what it compiled beside the loops, for this CPU: no plan has to wait for it.
+# What numba compiles is kept beside the loops, for this CPU: no plan has to wait for it.
 $(FAST_MADE): $(DEMO_MADE) $(COMPILED)
 	@$(PIP) install -e '.[digits,fast]'
 	@$(BIN)/python -m dayfly.planning.choose.pipelines.compiled

@@ -50,6 +50,7 @@ EVERYBODY = {
     "registry",
     "elementwise",
     "compiled",
+    "native",
     *_READING,
 }
 WIRE = {*EVERYBODY, "catalogue"}
@@ -73,7 +74,8 @@ ALLOWED: dict[str, set[str]] = {
     "garbage": set(),
     "registry": {"errors"},
     "elementwise": set(),
-    "compiled": {"errors"},
+    "compiled": {"errors", "native"},
+    "native": set(),
     "callbacks": {*SPECS, "specs", "job"},
     "data": {"errors", "misspelt", "registry"},
     "job": {"errors", "misspelt", "callbacks", "data"},

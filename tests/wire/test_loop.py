@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dayfly.native import Loop
 from dayfly.wire import simulation
 from dayfly.wire.collectives import collective
 from dayfly.wire.loop import compiled, events, plain
@@ -169,7 +170,7 @@ def test_one_plan_with_neighbours_of_its_own() -> None:
 @pytest.mark.slow
 def test_compiled_too() -> None:
     pytest.importorskip("numba")
-    compiled.load()
+    assert isinstance(compiled.load(), Loop), "it needs more than memory"
     for seed in range(200):
         ranks, shared = random_ranks(seed)
         steps = 1 + seed % 3

@@ -36,6 +36,7 @@ from dayfly.cli.flags import (
 )
 from dayfly.cli.function_flags import FUNCTION_FLAGS
 from dayfly.cli.plans import plans
+from dayfly.cli.quick import QuickGroup
 from dayfly.cli.steering import steering
 from dayfly.cli.training_flags import TRAINING_FLAGS
 from dayfly.cli.values import check_goals, memory_of
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="dayfly",
+    cls=QuickGroup,
     help="Trains PyTorch models on short-lived serverless functions.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -14,9 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.rows import Value
 from dayfly.cli.outcome import narrow_table
@@ -96,6 +93,9 @@ def own_catalogue(given: Path | None) -> str | None:
 
 def print_entry(name: str | None, given: Path | None) -> None:
     """Print the rows of an entry, or the names of all. Raises RequestError if there is none."""
+    from rich.console import Console
+    from rich.text import Text
+
     own = own_catalogue(given)
     known = Catalogue(Path(own).expanduser() if own is not None else None)
     entries = {"platforms": known.platforms(), "stores": known.stores(), "gpus": known.gpus()}

@@ -1,19 +1,114 @@
-"""Lines of `dayfly plan` in the terminal: the cut over the layers, and places with their needs."""
+"""What `dayfly plan` shows in the terminal: front, cut over the layers, places with their needs."""
 
 from __future__ import annotations
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from dayfly.cli.outcome import narrow_table
-from dayfly.planning.choose.front import Point, number
-from dayfly.runs.choosing.choice import Choice, where_in_words
+from dayfly.cli.outcome import kind_in_words, narrow_table
+from dayfly.planning.choose.front import Point, dollars, number
+from dayfly.planning.intervals import how_sure
+from dayfly.runs.choosing.choice import Choice, certainty, where_in_words
 from dayfly.runs.choosing.option import CLOSED_FORMS, CutLayer, Option, cut_of
 
 #: Letters of the longest drawing of layers.
 _WIDE = 48
 #: Of what is needed.
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_SAMPLES = "samples: times those of bsp at the job's batch to the same loss, with ? assumed; "
+_COLUMNS = (
+    "shares of the total time: computing; transfers while nothing is computed; sync, waiting for "
+    "other workers; other, such as the optimizer's step; ends: start-up, validation and the end"
+)
+#: Parts of the total time as sentences have them.
+_IN_WORDS = {"start-up": "start-up, validation and end"}
+_PARTS = {
+    "compute": "compute",
+    "transfer": "transfer",
+    "sync": "sync",
+    "overhead": "other",
+    "start-up": "ends",
+}
+
+
+def print_choice(choice: Choice, *, everywhere: bool = False) -> None:
+    """Front, recommendation, breakdown, cut, and what else is to be known.
+
+    Args:
+        choice: what was found.
+        everywhere: say what each place would need, and how sure it is, and not where time goes.
+    """
+    console = Console()
+    if everywhere:
+        print_places(console, choice)
+    else:
+        console.print(_table(choice))
+        of_samples = any(point.plan.candidate.samples for point in choice.front.points)
+        say(console, "columns", f"{_SAMPLES if of_samples else ''}{_COLUMNS}")
+    say(console, "choice", choice.words)
+    if choice.knee is not choice.chosen and len(choice.front.points) > 2:
+        say(console, "knee", f"Beyond it either goal costs much of the other: {choice.knee}.")
+    if choice.store_words:
+        say(console, "store", choice.store_words)
+    option = choice.chosen.plan
+    parts = ", ".join(
+        f"{_IN_WORDS.get(name, name)} {number(part)} s ({part / option.prediction.total_s:.0%})"
+        for name, part in option.run_breakdown.items()
+        if part
+    )
+    say(console, "total time", parts)
+    bill = ", ".join(
+        f"{kind_in_words(kind)} {dollars(usd)}"
+        for kind, usd in option.prediction.by_kind.items()
+        if usd
+    )
+    say(console, "bill", bill)
+    if option.candidate.settings.cut:
+        console.print(Text(f"{'cut':<12}{'layers of each stage, and what they take'}"))
+        for line in drawn(option):
+            console.print(Text(f"{'':<12}{line}"), soft_wrap=True)
+    say(console, "certainty", certainty(choice))
+    say(console, "how sure", how_sure(option.prediction))
+    for warning in option.prediction.warnings:
+        say(console, "warning", warning)
+    for note in choice.notes:
+        say(console, "note", note)
+
+
+def _table(choice: Choice) -> Table:
+    targets = [point.plan.candidate.target for point in choice.front.points]
+    several = len({target.platform.name for target in targets}) > 1
+    stores = len({target.profile.channel for target in targets}) > 1
+    table = narrow_table(
+        f"{choice.job}: seconds against dollars, {where_in_words(choice.targets)}",
+    )
+    table.add_column("")
+    table.add_column("total s", justify="right", no_wrap=True)
+    table.add_column("USD", justify="right", no_wrap=True)
+    if several:
+        table.add_column("where")
+    table.add_column("plan", min_width=16)
+    for head in _PARTS.values():
+        table.add_column(head, justify="right", no_wrap=True)
+    for point in choice.front.points:
+        option = point.plan
+        target = option.candidate.target
+        where = [str(target)] if several else []
+        over = f" over {target.profile.channel}" if stores and not several else ""
+        shares = [
+            f"{option.run_breakdown[name] / option.prediction.total_s:.0%}" for name in _PARTS
+        ]
+        table.add_row(
+            Text(mark(choice, point)),
+            Text(f"{'~' if option.by == CLOSED_FORMS else ''}{number(point.seconds)}"),
+            Text(f"{point.usd:.4g}"),
+            *map(Text, where),
+            Text(f"{option.short}{over}{option.candidate.samples}"),
+            *shares,
+            style="bold" if point is choice.chosen else None,
+        )
+    return table
 
 
 def drawn(option: Option) -> list[str]:

@@ -1,4 +1,4 @@
-"""`dayfly plan`: reads its flags, chooses, and shows the choice in the terminal."""
+"""`dayfly plan`: reads its flags, chooses, and has the choice shown."""
 
 from __future__ import annotations
 
@@ -9,30 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from dayfly.catalogue.gpu import GpuRequest
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.cli.catalogue import ASSUMED, own_catalogue
-from dayfly.cli.choice_lines import drawn, mark, print_places, say
-from dayfly.cli.outcome import kind_in_words, narrow_table
 from dayfly.cli.values import numbers, seconds_of
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import dollars, number
 from dayfly.planning.choose.pipelines.merging import Merging
-from dayfly.planning.intervals import how_sure
 from dayfly.planning.profile import Profile, read_profile
-from dayfly.runs.choosing.choice import (
-    Choice,
-    PaperChoice,
-    certainty,
-    choice_of,
-    where_in_words,
-)
+from dayfly.runs.choosing.choice import Choice, PaperChoice, choice_of
 from dayfly.runs.choosing.choice_json import tree
-from dayfly.runs.choosing.option import CLOSED_FORMS
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_job, targets_of_profiles
 from dayfly.runs.plans import write_plan
@@ -73,6 +58,8 @@ def plan(
         whole = tree(choice, None if output is None else str(output))
         print(json.dumps({**whole, "plots": list(map(str, written))}, allow_nan=False))
         return
+    from dayfly.cli.choice_lines import print_choice  # with what draws in the terminal
+
     print_choice(choice, everywhere=flags["everywhere"])
     for name, file in (("plan", output), *(("plot", one) for one in written)):
         if file is not None:
@@ -278,98 +265,3 @@ def _floats(flag: str, text: str, such_as: str) -> list[float]:
         raise RequestError(
             f"{flag.replace('_', '-')} {text!r}: give numbers with commas between, as {such_as}"
         ) from None
-
-
-_SAMPLES = "samples: times those of bsp at the job's batch to the same loss, with ? assumed; "
-_COLUMNS = (
-    "shares of the total time: computing; transfers while nothing is computed; sync, waiting for "
-    "other workers; other, such as the optimizer's step; ends: start-up, validation and the end"
-)
-#: Parts of the total time as sentences have them.
-_IN_WORDS = {"start-up": "start-up, validation and end"}
-_PARTS = {
-    "compute": "compute",
-    "transfer": "transfer",
-    "sync": "sync",
-    "overhead": "other",
-    "start-up": "ends",
-}
-
-
-def print_choice(choice: Choice, *, everywhere: bool = False) -> None:
-    """Front, recommendation, breakdown, cut, and what else is to be known.
-
-    Args:
-        choice: what was found.
-        everywhere: say what each place would need, and how sure it is, and not where time goes.
-    """
-    console = Console()
-    if everywhere:
-        print_places(console, choice)
-    else:
-        console.print(_table(choice))
-        of_samples = any(point.plan.candidate.samples for point in choice.front.points)
-        say(console, "columns", f"{_SAMPLES if of_samples else ''}{_COLUMNS}")
-    say(console, "choice", choice.words)
-    if choice.knee is not choice.chosen and len(choice.front.points) > 2:
-        say(console, "knee", f"Beyond it either goal costs much of the other: {choice.knee}.")
-    if choice.store_words:
-        say(console, "store", choice.store_words)
-    option = choice.chosen.plan
-    parts = ", ".join(
-        f"{_IN_WORDS.get(name, name)} {number(part)} s ({part / option.prediction.total_s:.0%})"
-        for name, part in option.run_breakdown.items()
-        if part
-    )
-    say(console, "total time", parts)
-    bill = ", ".join(
-        f"{kind_in_words(kind)} {dollars(usd)}"
-        for kind, usd in option.prediction.by_kind.items()
-        if usd
-    )
-    say(console, "bill", bill)
-    if option.candidate.settings.cut:
-        console.print(Text(f"{'cut':<12}{'layers of each stage, and what they take'}"))
-        for line in drawn(option):
-            console.print(Text(f"{'':<12}{line}"), soft_wrap=True)
-    say(console, "certainty", certainty(choice))
-    say(console, "how sure", how_sure(option.prediction))
-    for warning in option.prediction.warnings:
-        say(console, "warning", warning)
-    for note in choice.notes:
-        say(console, "note", note)
-
-
-def _table(choice: Choice) -> Table:
-    targets = [point.plan.candidate.target for point in choice.front.points]
-    several = len({target.platform.name for target in targets}) > 1
-    stores = len({target.profile.channel for target in targets}) > 1
-    table = narrow_table(
-        f"{choice.job}: seconds against dollars, {where_in_words(choice.targets)}",
-    )
-    table.add_column("")
-    table.add_column("total s", justify="right", no_wrap=True)
-    table.add_column("USD", justify="right", no_wrap=True)
-    if several:
-        table.add_column("where")
-    table.add_column("plan", min_width=16)
-    for head in _PARTS.values():
-        table.add_column(head, justify="right", no_wrap=True)
-    for point in choice.front.points:
-        option = point.plan
-        target = option.candidate.target
-        where = [str(target)] if several else []
-        over = f" over {target.profile.channel}" if stores and not several else ""
-        shares = [
-            f"{option.run_breakdown[name] / option.prediction.total_s:.0%}" for name in _PARTS
-        ]
-        table.add_row(
-            Text(mark(choice, point)),
-            Text(f"{'~' if option.by == CLOSED_FORMS else ''}{number(point.seconds)}"),
-            Text(f"{point.usd:.4g}"),
-            *map(Text, where),
-            Text(f"{option.short}{over}{option.candidate.samples}"),
-            *shares,
-            style="bold" if point is choice.chosen else None,
-        )
-    return table

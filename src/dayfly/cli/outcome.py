@@ -3,6 +3,8 @@
 Standard output has one JSON object with `--json`, or the summary for a person; everything else goes
 to standard error. Exit codes: 0 done, 1 the run failed, 2 the request was wrong, 130 Ctrl-C, 143
 terminated.
+
+What draws in the terminal is loaded once something is drawn.
 """
 
 from __future__ import annotations
@@ -16,17 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.runs.directory import PLAN
-from dayfly.runs.display import StandardError
 from dayfly.runs.result import Result
 from dayfly.runs.signals import Stopped
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dayfly.runs.run import Run
     from dayfly.runs.scripts.record import ScriptRun
 
@@ -73,11 +72,16 @@ def attempt(action: Callable[[], T]) -> T | ActionFailure:
 
 def tell(text: str) -> None:
     """Prints a line on standard error as it is."""
+    from dayfly.runs.display import StandardError
+
     StandardError().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def narrow_table(title: str | None = None, **more: Any) -> Table:
     """Returns a table as narrow as it can be: a terminal has 80 columns."""
+    from rich import box
+    from rich.table import Table
+
     look: dict[str, Any] = {"box": box.SIMPLE, "padding": (0, 1, 0, 0), "pad_edge": False}
     return Table(title=title, title_justify="left", **look, **more)
 
@@ -100,11 +104,11 @@ def conclude(action: Callable[[], Run | ScriptRun], *, as_json: bool) -> int:
     if result.status != "done" and run.to_go_on is not None:
         tell(run.to_go_on)
     if as_json:
-        _print_compared(run, StandardError())
+        _print_compared(run, as_json=True)
         say(result.line())
     else:
         say(_summary(run))
-        _print_compared(run, Console())
+        _print_compared(run, as_json=False)
     if run.stopped_by is not None and result.status != "done":
         return 128 + run.stopped_by
     return FAILED if result.status == "failed" else DONE
@@ -124,12 +128,15 @@ def shown(action: Callable[[], None], *, as_json: bool = False) -> int:
     return failure.code
 
 
-def _print_compared(run: Run | ScriptRun, console: Console) -> None:
+def _print_compared(run: Run | ScriptRun, *, as_json: bool) -> None:
     """What was predicted of a run by a plan, beside what it took."""
     if (run.directory / PLAN).is_file():
-        from dayfly.cli.report import print_compared  # which no other run needs
+        from rich.console import Console
 
-        print_compared(run, console)
+        from dayfly.cli.report import print_compared  # which no other run needs
+        from dayfly.runs.display import StandardError
+
+        print_compared(run, StandardError() if as_json else Console())
 
 
 def say(text: str) -> None:

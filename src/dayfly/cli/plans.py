@@ -15,12 +15,13 @@ from dayfly.cli.choice_flags import CHOICE
 from dayfly.cli.convergence_flags import CONVERGENCE
 from dayfly.cli.flag import Flag, option
 from dayfly.cli.flags import AsJson, Own, RunDir, function_settings, takes
+from dayfly.cli.quick import QuickCommand
 from dayfly.cli.training_flags import TRAINING_FLAGS
 
 plans = typer.Typer()
 
 
-@plans.command()
+@plans.command(cls=QuickCommand)
 @takes("imitate", **CHOICE)
 def plan(
     context: typer.Context,
@@ -181,7 +182,7 @@ def profile(
     )
 
 
-@plans.command()
+@plans.command(cls=QuickCommand)
 @takes(
     *("channel", "sync", "k", "outer", "outer_lr", "outer_momentum", "fragments", "overlap"),
     *("aggregators", "compress"),
@@ -316,7 +317,7 @@ _SCENARIO = {
 }
 
 
-@plans.command()
+@plans.command(cls=QuickCommand)
 @takes(**_SCENARIO)
 def simulate(
     plan: Annotated[

@@ -1,6 +1,6 @@
 """Virtual time, compiled: a hundredth of a second where `plain` takes a second.
 
-It takes the search's numba (`planning.choose`), so nothing loads it but what has numba already.
+It is read with the loops of the search for cuts (`planning.choose`), by nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dayfly.compiled import Loops
+from dayfly.native import Argument, Array, Arrays
 from dayfly.wire.streams import Rank, Shared
 
 if TYPE_CHECKING:
@@ -20,20 +23,17 @@ if TYPE_CHECKING:
 _WORTH = 200
 
 
-def _signatures(numba: Any) -> dict[str, tuple[Any, ...]]:
+def _signatures() -> dict[str, tuple[Argument, ...]]:
     from dayfly.wire.loop.records import RECORDS, State
 
-    each = {
-        name: numba.from_dtype(RECORDS[name]) if name in RECORDS else numba.int64
-        for name in State._fields
-    }
-    arrays = [numba.types.Array(one, 1, "C") for one in each.values()]
-    return {"run_events": (numba.types.NamedTuple(arrays, State),)}
+    each = (RECORDS.get(name, np.dtype(np.int64)) for name in State._fields)
+    return {"run_events": (Arrays(State, tuple(Array(one, 1) for one in each)),)}
 
 
 #: Of virtual time.
 LOOPS = Loops(
     (
+        "dayfly.wire.loop.records",
         "dayfly.wire.loop.agenda",
         "dayfly.wire.loop.processors",
         "dayfly.wire.loop.lines",
@@ -53,10 +53,7 @@ def load() -> Callable[[Any], int]:
     Raises:
         RequestError: numba is not installed.
     """
-    (loop,) = LOOPS.load().values()
-    (compiled,) = loop.overloads.values()
-    entry: Callable[[Any], int] = compiled.entry_point
-    return entry
+    return LOOPS.load()["run_events"]
 
 
 def ran(ranks: Sequence[Rank], shared: Shared, steps: int = 1) -> State | None:

@@ -239,8 +239,8 @@ def reach(classes: Array, bounds: Array, tau: Array) -> Array:
         for v in range(count - 1, -1, -1):
             for kind in range(3):
                 most = found[q, kind, v]
-                if v + 1 < count:
-                    most[:] = found[q, kind, v + 1]
+                for c in range(columns if v + 1 < count else 0):
+                    most[c] = found[q, kind, v + 1, c]
                 row = bounds[v, 2 - kind, q]
                 before, lowest = np.inf, columns - 1
                 while lowest > 0 and row[lowest - 1] == row[lowest]:

@@ -2,9 +2,9 @@
 
     python -m dayfly.planning.choose.pipelines.compiled
 
-compiles the search and virtual time (`wire.loop`) once, in 10 to 60 s, and keeps them in a cache on
-this machine. From then on they are read, in half a second. A plan that finds no cache compiles the
-search alone, and goes through messages by plain Python.
+compiles the search and virtual time (`wire.loop`) once, in 10 to 60 s, and keeps them on this
+machine. From then on they are read, without numba (`dayfly.compiled`). A plan that finds none
+compiles the search alone, and goes through messages by plain Python.
 """
 
 from __future__ import annotations
@@ -15,42 +15,44 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from dayfly.compiled import Loops, has_numba
+from dayfly.native import Argument, Array
 from dayfly.planning.choose.pipelines import bound_kernels, kernels, vectorised
 from dayfly.planning.choose.pipelines.problem import Problem, StagesOverStore
 from dayfly.wire.loop import compiled as virtual_time
 
 
-def _of_bounds(numba: Any) -> dict[str, tuple[Any, ...]]:
-    """What arguments each loop has, in the order in which they are compiled."""
-    # Rows lie one after another in all arrays, as StepModel has them: one version of each loop.
-    f1, f2, f3, f4 = _arrays(numba.float64)
-    i1, i2, i3, _ = _arrays(numba.int64)
-    stages, number = (f4, f3, _arrays(numba.boolean)[2]), numba.float64
+def _arrays(dtype: str) -> tuple[Array, ...]:
+    """Of one dimension, two, three and four; rows lie one after another, as StepModel has them."""
+    return tuple(Array(np.dtype(dtype), ndim) for ndim in (1, 2, 3, 4))
+
+
+def _of_bounds() -> dict[str, tuple[Argument, ...]]:
+    """What arguments each loop has."""
+    f1, f2, f3, f4 = _arrays("float64")
+    i1, i2, i3, _ = _arrays("int64")
+    stages, number = (f4, f3, _arrays("bool")[2]), "float64"
     return {
         "open_stages": (*stages, i1, number, f3),
-        "tables": (*stages, i1, number, numba.int64),
+        "tables": (*stages, i1, number, "int64"),
         "descend": (f3, *stages, i1, number, i1),
         "weigh": (i2, *stages, f4, i2, i3, i1),
         "reach": (f2, f4, f1),
     }
 
 
-def _of_search(numba: Any) -> dict[str, tuple[Any, ...]]:
+def _of_search() -> dict[str, tuple[Argument, ...]]:
     """The same of the loops over labels and shards."""
-    f1, f2, f3, f4 = _arrays(numba.float64)
-    i1, i2, i3, _ = _arrays(numba.int64)
-    stages, whole = (f4, f3, _arrays(numba.boolean)[2]), numba.int64
+    f1, f2, f3, f4 = _arrays("float64")
+    i1, i2, i3, _ = _arrays("int64")
+    stages, whole = (f4, f3, _arrays("bool")[2]), "int64"
     return {
         "expand": (whole, *stages, f1, i2, i3, f2, i1, i1, i2, f2, f3, f1),
         "transfers": (f3, f1, whole, f1, whole, i2),
-        "undominated": (f2, i1, numba.float64, numba.boolean),
+        "undominated": (f2, i1, "float64", "boolean"),
     }
-
-
-def _arrays(of: Any) -> tuple[Any, ...]:
-    """Types of arrays of one dimension to four."""
-    return of[::1], of[:, ::1], of[:, :, ::1], of[:, :, :, ::1]
 
 
 _KERNELS = (
@@ -61,8 +63,8 @@ _KERNELS = (
 
 @cache
 def loops() -> Mapping[str, Any]:
-    """By name, compiled or read from the cache; from then on virtual time is what numba compiled,
-    too, if it is in the cache. Raises RequestError if numba is not installed."""
+    """By name, compiled or read; from then on virtual time is what numba compiled, too, if that can
+    be read. Raises RequestError if numba is not installed."""
     found = {name: loop for each in _KERNELS for name, loop in each.load().items()}
     if virtual_time.LOOPS.are_cached():
         virtual_time.load()
@@ -79,8 +81,8 @@ def is_loaded() -> bool:
     return loops.cache_info().currsize > 0
 
 
-#: Layers x memory sizes x degrees from which on numba is worth being loaded, which takes 0.5 s:
-#: NumPy takes 0.8 ms for each, numba a sixth of it (FuncPipe's shapes, up to 40 layers).
+#: Layers x memory sizes x degrees from which on loops are compiled, or read: NumPy takes 0.8 ms for
+#: each, numba a sixth of it (FuncPipe's shapes, up to 40 layers).
 _WORTH_LOADING = 600
 
 
@@ -126,7 +128,7 @@ def engine(compiled: bool | None = None, *, problems: Sequence[Problem] = ()) ->
 
 
 def is_worth(work: int) -> bool:
-    """Returns whether numba is worth being loaded for so many layers x memory sizes x degrees."""
+    """Returns whether compiled loops are worth it for so many layers x memory sizes x degrees."""
     return work >= _WORTH_LOADING
 
 
@@ -146,7 +148,7 @@ def make_ready(work: int, told: Callable[[str], None]) -> None:
 
 
 def _work(problem: Problem) -> int:
-    """What a search takes grows with it; over links it takes less than loading numba does."""
+    """What a search takes grows with it; over links it takes little."""
     if not isinstance(problem, StagesOverStore):
         return 0
     return len(problem.layers) * len(problem.options) * len(problem.divisors)

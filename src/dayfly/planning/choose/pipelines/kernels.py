@@ -102,7 +102,10 @@ def expand(
             if n == room:
                 room *= 2
                 more, more_origin = np.empty((room, FIELDS)), np.empty((room, 2), dtype=np.int64)
-                more[:n], more_origin[:n] = made, origin
+                for i in range(n):
+                    for j in range(FIELDS):
+                        more[i, j] = made[i, j]
+                    more_origin[i, 0], more_origin[i, 1] = origin[i, 0], origin[i, 1]
                 made, origin = more, more_origin
             made[n, 0], made[n, 1], made[n, 2] = c, h, psi
             made[n, 3], made[n, 4], made[n, 5], made[n, 6] = df, db, functions, vcpus
