@@ -34,7 +34,8 @@ from dayfly.planning.configuration import (
 )
 from dayfly.planning.function_times import cut_backward, passed, straggling
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server
+from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited
+from dayfly.planning.server_ranks import server
 from dayfly.planning.summed import Summed, compress_of, of_round, of_step
 from dayfly.specs.streaming import sequential
 from dayfly.wire.collectives import collective

@@ -20,7 +20,8 @@ from dayfly.planning import data_parallel
 from dayfly.planning.configuration import ITEM_BYTES, Configuration, stage_size
 from dayfly.planning.function_times import straggling
 from dayfly.planning.profile import Profile, SizeProfile
-from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited, server
+from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited
+from dayfly.planning.server_ranks import server
 from dayfly.planning.timing import Steps, moved_by, timed
 from dayfly.specs.streaming import Streaming
 from dayfly.wire.streams import Rank, Stream

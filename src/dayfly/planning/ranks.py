@@ -28,7 +28,6 @@ from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.collectives import SMALL_SUM, collective
 from dayfly.wire.collectives.cost import DirectionModel, LinkModel
 from dayfly.wire.collectives.k_reduce import hybrid_part
-from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.pipelines.step import message_bytes, worthwhile_bytes
 from dayfly.wire.processor import SharedProcessor
@@ -259,40 +258,6 @@ def limited(
     )
 
 
-def server(size: SizeProfile, means: ChannelModel, members: int, worker: Sequence[Stream]) -> Rank:
-    """The parameter server of these workers: a process of its own, which is not limited. It takes
-    what comes, adds it up and serves it.
-
-    Args:
-        worker: streams of one of them.
-    """
-    streams = []
-    for one in worker:
-        if one.name is None:
-            continue
-        length = max((op.span.stop for op in one.plan.schedule), default=0)
-        plan = _served(members, length, max(1, means.chunk_bytes // one.itemsize))
-        streams.append(
-            Stream(
-                plan=plan,
-                name=one.name,
-                member=members,
-                members=members + 1,
-                itemsize=one.itemsize,
-                in_flight=len(plan.schedule),
-            )
-        )
-    at_once = Direction(occupied_s=lambda nbytes: 0.0)
-    return Rank(
-        streams=streams,
-        up=at_once,
-        down=at_once,
-        reduce_s_per_byte=size.reduce_s_per_byte * size.speed,
-        early=True,
-        is_store=True,
-    )
-
-
 def all_reduce(
     algorithm: str,
     aggregators: int | None,
@@ -405,8 +370,3 @@ def _planned(
     else:
         how = collective(algorithm, aggregators, members, virtual_workers)
     return CompiledSchedule(how.schedule(member, members, length, chunk=chunk))
-
-
-@lru_cache(maxsize=256)
-def _served(members: int, length: int, chunk: int) -> CompiledSchedule:
-    return CompiledSchedule(serve(members, length, chunk=chunk))

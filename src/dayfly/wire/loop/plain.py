@@ -22,7 +22,12 @@ _BEGINNING = -1
 
 
 class Run:
-    """Events in the order of their time."""
+    """Events in the order of their time.
+
+    Args:
+        ranks: all of them; their processors have no jobs yet.
+        shared: what they have together.
+    """
 
     def __init__(self, ranks: Sequence[Rank], shared: Shared) -> None:
         self._ranks, self._shared, self._at_store = ranks, shared, len(ranks)
@@ -54,6 +59,11 @@ class Run:
             self._live += mine
 
     def run(self) -> tuple[tuple[Moments, ...], ...]:
+        """To the end; returns the moments of each rank's streams.
+
+        Raises:
+            ValueError: an operation waits for ever.
+        """
         events, pop = self._events, heapq.heappop
         for one in [one for one in self._live if not one.gates]:
             self._open(one)
