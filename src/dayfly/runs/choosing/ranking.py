@@ -175,8 +175,8 @@ class _Search:
             for one in self.options
             if id(one.candidate) not in on
         ]
-        expected = self._expected.tolist()
-        return (*known, *(Point(*expected[at], one) for at, one in self.open.items()))
+        seconds, usd = self._expected.T.tolist()
+        return (*known, *(Point(seconds[at], usd[at], one) for at, one in self.open.items()))
 
     def _needed(self, chosen: Collection[int], *, late: bool) -> int | None:
         """The candidate that the choice depends on; late: nothing but the choice itself."""
@@ -215,19 +215,19 @@ class _Search:
         if not numbers:
             return None
         front = np.array([(one.seconds, one.usd) for one in self._front(chosen).points])
-        worse = over_front(*self._expected[numbers].T, front)
+        seconds, usd = self._expected[numbers].T
+        worse = over_front(seconds, usd, front)
         at = int(worse.argmin())
         return numbers[at] if worse[at] < _NEAR else None
 
     def _front(self, chosen: Collection[int]) -> Front[int | None]:
         """Of all; plans are numbers of candidates, or None: predicted, or chosen to be."""
         said = [(one.prediction.total_s, one.prediction.cost_usd) for one in self.options]
-        open_ = list(self.open)
-        numbers = [*(None for _ in said), *(None if one in chosen else one for one in open_)]
-        each = np.array([*said, *self._expected[open_].tolist()])
-        on = undominated(*each.T)
-        rows = zip(each[on].tolist(), on.tolist(), strict=True)
-        return Front(tuple(Point(*row, numbers[at]) for row, at in rows))
+        still = list(self.open)
+        numbers = [*(None for _ in said), *(None if one in chosen else one for one in still)]
+        seconds, usd = np.array([*said, *self._expected[still].tolist()]).T
+        on = undominated(seconds, usd).tolist()
+        return Front(tuple(Point(float(seconds[at]), float(usd[at]), numbers[at]) for at in on))
 
 
 def _like(candidate: Candidate) -> tuple[object, ...]:

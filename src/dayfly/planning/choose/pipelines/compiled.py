@@ -144,7 +144,12 @@ def make_ready(work: int, told: Callable[[str], None]) -> None:
     told("numba compiles the search for cuts, once on this machine: 5 to 30 s")
     started = time.perf_counter()
     loops()
-    told(f"compiled in {time.perf_counter() - started:.0f} s; from now on it is read")
+    then = "from now on it is read" if is_cached() else NOT_KEPT
+    told(f"compiled in {time.perf_counter() - started:.0f} s; {then}")
+
+
+#: Where no file can be written, or this numba's code needs what `dayfly.native` does not have.
+NOT_KEPT = "it could not be kept on this machine, so each plan compiles it again"
 
 
 def _work(problem: Problem) -> int:
@@ -179,3 +184,5 @@ if __name__ == "__main__":
     virtual_time.load()
     loops()
     print(f"the search for cuts is compiled: {time.perf_counter() - started:.1f} s")
+    if not (is_cached() and virtual_time.LOOPS.are_cached()):
+        raise SystemExit(NOT_KEPT)

@@ -155,7 +155,8 @@ def undominated(labels: Array, order: Ints, backward: float, by_uses: bool) -> I
                 tried[0] = j
                 break
         if not dominated:
-            rows[n] = labels[i]
+            for field in range(FIELDS):
+                rows[n, field] = labels[i, field]
             kept[n], tried[n] = i, n
             n += 1
     return kept[:n]
