@@ -52,10 +52,11 @@ class _Reader:
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
-        kind = param.type_descriptor.annotation
+        described = getattr(param, "type_descriptor", None)  # another version may name it otherwise
+        kind = getattr(described, "annotation", None)
         if kind is str and isinstance(value, str):
             return value
-        if kind is int and _is_digits(value) and not param.type_descriptor.is_ranged:
+        if kind is int and _is_digits(value) and not getattr(described, "is_ranged", True):
             return int(value)
         if kind is Path and _is_plain(value):
             return Path(value)
