@@ -211,16 +211,30 @@ def test_numba_is_loaded_for_large_problems(monkeypatch: pytest.MonkeyPatch) -> 
 def test_loops_are_compiled_once_before_the_clock_begins_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done, told = [], []
+    done, told, kept = [], [], False
     monkeypatch.setattr(compiled, "has_numba", lambda: True)
     monkeypatch.setattr(compiled, "is_loaded", lambda: bool(done))
-    monkeypatch.setattr(compiled, "loops", lambda: done.append("compiled"))
-    for cached, work, times in ((True, 10**6, 0), (False, 10, 0), (False, 600, 1), (False, 600, 1)):
-        monkeypatch.setattr(compiled, "is_cached", lambda cached=cached: cached)
+    monkeypatch.setattr(compiled, "is_cached", lambda: kept or bool(done))
+    monkeypatch.setattr(compiled, "loops", lambda: done.append("loaded"))
+    for work, times in ((10, 0), (600, 1), (600, 1)):
         compiled.make_ready(work, told.append)
         assert len(done) == times
     assert "compiles the search for cuts, once on this machine" in told[0]
-    assert len(told) == 2
+    assert told[1].endswith("from now on it is read")
+    done.clear()
+    kept = True
+    compiled.make_ready(600, told.append)
+    assert (len(done), len(told)) == (1, 2)
+
+
+def test_loops_that_cannot_be_kept_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(compiled, "has_numba", lambda: True)
+    for name in ("is_loaded", "is_cached"):
+        monkeypatch.setattr(compiled, name, lambda: False)
+    monkeypatch.setattr(compiled, "loops", dict)
+    compiled.make_ready(600, told.append)
+    assert told[1].endswith("each plan compiles it again")
 
 
 @pytest.mark.slow

@@ -133,13 +133,17 @@ def is_worth(work: int) -> bool:
 
 
 def make_ready(work: int, told: Callable[[str], None]) -> None:
-    """Compiles the loops before a search's clock begins, if they are worth it and not there yet.
+    """Loads the loops before a search's clock begins, if they are worth it, and compiles them first
+    if need be. From then on all searches of this process use them, however small.
 
     Args:
         work: layers x memory sizes x degrees, about.
         told: what is done, if it takes long.
     """
-    if not has_numba() or is_loaded() or not is_worth(work) or is_cached():
+    if not has_numba() or is_loaded() or not is_worth(work):
+        return
+    if is_cached():
+        loops()
         return
     told("numba compiles the search for cuts, once on this machine: 5 to 30 s")
     started = time.perf_counter()
