@@ -31,10 +31,10 @@ def tables(
 ) -> Array:
     """FR, KB, K (3, L + 1, columns) of stages whose forward lag is `most` at most.
 
-    Rows fall from the first column that a prefix reaches to the column from which on it takes least
-    (`begins`, `ends`): a stage is put on these columns alone, and what it makes of the level ones
-    beyond is kept aside for all stages of a last layer together. A stage is left out of those of
-    the three tables in which one before it, of the same layers, costs and takes no more.
+    A row's values fall between two columns, `begins` and `ends`, and are constant after `ends`. A
+    stage is added to the falling columns only; what it makes of the constant ones is collected in
+    `level` and entered once for each last layer. An option is left out of those of the three tables
+    in which an earlier option of the same layers costs no more and takes no longer.
     """
     forward, own, lag_f, lag_b, tail = stages[0], stages[1], stages[2], stages[3], stages[4]
     below_forward, below, below_lag_f = sides[0], sides[1], sides[2]
@@ -42,7 +42,7 @@ def tables(
     last = columns - 1
     found = np.full((3, count + 1, columns), np.inf)
     found[:, 0, :] = 0.0
-    fr, kb, k_ = found[0], found[1], found[2]
+    fr = found[0]
     begins, ends = np.zeros(count + 1, dtype=np.int64), np.zeros((3, count + 1), dtype=np.int64)
     level = np.full((3, columns), np.inf)
     before, n = np.empty((options, 5)), 0
@@ -71,33 +71,26 @@ def tables(
                 before[n, 3], before[n, 4] = b, lagged
                 n += 1
                 # The last column goes on from itself, the others from what their price leaves.
-                fr0, kb0, k0 = fr[q, last], kb[q, last], k_[q, last]
-                begin, room = begins[q], last - m
+                fr0, begin, room = fr[q, last], begins[q], last - m
                 if by_fr:
                     fr[r + 1, last] = min(fr[r + 1, last], fr0 + f)
                     end = min(ends[0, q], room)
-                    to, of = fr[r + 1, m + begin : m + end], fr[q, begin:end]
-                    for c in range(len(to)):  # written so that it becomes vector instructions
-                        x = of[c] + f
-                        to[c] = x if x < to[c] else to[c]
+                    fr_to, fr_of = fr[r + 1, m + begin : m + end], fr[q, begin:end]
+                    for c in range(len(fr_to)):  # written so that it becomes vector instructions
+                        x = fr_of[c] + f
+                        fr_to[c] = x if x < fr_to[c] else fr_to[c]
                     if end < room:
                         level[0, m + end] = min(level[0, m + end], fr[q, end] + f)
-                if by_kb:
-                    kb[r + 1, last] = min(kb[r + 1, last], max(kb0 + whole, fr0 + b))
-                    end = min(ends[1, q], room)
-                    to, of = kb[r + 1, m + begin : m + end], kb[q, begin:end]
-                    _put(to, of, whole, fr[q, begin:end], b)
+                for kind in range(1, 3):  # KB and K: from their own column or from FR's, if later
+                    if not (by_kb if kind == 1 else by_k):
+                        continue
+                    of, to, later = found[kind, q], found[kind, r + 1], b if kind == 1 else lagged
+                    to[last] = min(to[last], max(of[last] + whole, fr0 + later))
+                    end = min(ends[kind, q], room)
+                    _put(to[m + begin : m + end], of[begin:end], whole, fr[q, begin:end], later)
                     if end < room:
-                        x = max(kb[q, end] + whole, fr[q, end] + b)
-                        level[1, m + end] = min(level[1, m + end], x)
-                if by_k:
-                    k_[r + 1, last] = min(k_[r + 1, last], max(k0 + whole, fr0 + lagged))
-                    end = min(ends[2, q], room)
-                    to, of = k_[r + 1, m + begin : m + end], k_[q, begin:end]
-                    _put(to, of, whole, fr[q, begin:end], lagged)
-                    if end < room:
-                        x = max(k_[q, end] + whole, fr[q, end] + lagged)
-                        level[2, m + end] = min(level[2, m + end], x)
+                        x = max(of[end] + whole, fr[q, end] + later)
+                        level[kind, m + end] = min(level[kind, m + end], x)
         for kind in range(3):
             row, least = found[kind, r + 1], np.inf
             for c in range(last):
@@ -118,7 +111,7 @@ def tables(
 
 
 def _put(to: Array, of: Array, whole: float, fr: Array, b: float) -> None:
-    """Puts a stage on columns of a prefix: the larger of both sides, if it is less than before."""
+    """Lowers each of `to` to the larger of `of + whole` and `fr + b`, where that is less."""
     for c in range(len(to)):  # written so that it becomes vector instructions
         x, y = of[c] + whole, fr[c] + b
         x = x if x > y else y
