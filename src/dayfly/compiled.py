@@ -44,7 +44,8 @@ class Loops:
     options: Mapping[str, bool] = field(default_factory=dict)
 
     def load(self) -> dict[str, Callable[..., Any]]:
-        """Returns the functions, read from where they are kept, or else compiled and kept.
+        """Returns the compiled functions: from the file of an earlier compilation, if there is one
+        for this source and machine; else they are compiled now, and written to that file.
 
         Raises:
             RequestError: numba is not installed.
@@ -117,8 +118,9 @@ class Loops:
         return compiled
 
 
-#: All that loops need of numba's runtime: memory, whose owner counts the references to it. The
-#: owner is 40 bytes: references, two that are for others' memory, address and size.
+#: LLVM IR of what compiled loops call in numba's runtime: functions that allocate and free arrays.
+#: An allocation begins with numba's header of 40 bytes: reference count, two unused words, address
+#: and size of the data.
 _MEMORY = """
 declare ptr @malloc(i64)
 declare void @free(ptr)
@@ -154,14 +156,16 @@ define void @NRT_MemInfo_call_dtor(ptr %owner) {
   ret void
 }
 """
-#: What code may need of the process: all else would be numba's runtime, or Python.
+#: Functions of the C library that compiled loops may call. Code that calls anything else, such as
+#: Python or the rest of numba's runtime, cannot be kept.
 _OF_THE_PROCESS = {"malloc", "free", "memcpy", "memmove", "memset"}
 
 
 def _machine_code(
     loops: Mapping[str, Any], signatures: Mapping[str, Sequence[Argument]]
 ) -> tuple[bytes, dict[str, Made]] | None:
-    """Compiles loops; None: the code needs more than memory, or has unknown conventions."""
+    """Compiles loops to an object file; None: they call what is not in `_OF_THE_PROCESS`, or have
+    another calling convention than `native` knows."""
     import llvmlite.binding as llvm
     from numba import types
 

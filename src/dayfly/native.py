@@ -1,15 +1,16 @@
 """Machine code of loops: kept in a file, linked by LLVM into this process, and called with arrays.
 
-numba makes the code (`compiled`), and is not needed to run it: to import numba and read its own
-cache takes ten times as long.
+numba makes the code (`compiled`), and is not needed to run it: importing numba and reading its own
+cache takes several times as long as linking this file.
 
-A file has one line of JSON, then an object file. The line has a key of all that the code was made
-of, the code's SHA-256, and for each loop its symbol and what it returns. A file is read if key and
-digest are right, and if nobody could write it who could not change dayfly itself.
+A file has one line of JSON, then an object file. The line has a key (a digest of the sources and
+of all else that the code depends on), the code's SHA-256, and for each loop its symbol and the
+types of its results. A file is used only if key and SHA-256 match, and if no user but this one and
+root can write it.
 
-Loops have numba's own calling convention. An array is its memory's owner, an object, its items,
-their size, their address, its shape and its strides. A loop gets an address for its result, an
-address for an error, and its arguments; it returns 0.
+Loops have numba's calling convention: address of the result, address of an error object, then the
+arguments; they return 0. An array is passed as several arguments: its allocation, its Python
+object, number and size of items, address, shape and strides. The first two are null here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-#: Numbers that a loop takes, by their names in numba: in C, and in LLVM's language.
+#: Types of scalar arguments, by numba's names: the ctypes type, and the type in LLVM IR.
 NUMBERS: dict[str, tuple[Any, str]] = {
     "int64": (ctypes.c_int64, "i64"),
     "float64": (ctypes.c_double, "double"),
@@ -84,7 +85,7 @@ class Made:
 
 
 def words(takes: Sequence[Argument]) -> list[str]:
-    """Returns the types that a loop's arguments have in LLVM's language."""
+    """Returns the types of a loop's arguments in LLVM IR; an array is several of them."""
     of_array = ("ptr", "ptr", "i64", "i64", "ptr")
     each = (
         (*of_array, *["i64"] * (2 * one.ndim)) if isinstance(one, Array) else (NUMBERS[one][1],)
@@ -177,7 +178,7 @@ class Loop:
 
 @cache
 def machine() -> str:
-    """Returns what machine code depends on beside its source: LLVM, and this CPU.
+    """Returns what compiled code depends on besides its source: LLVM version, CPU and its features.
 
     Raises:
         ImportError: llvmlite is not installed.
@@ -216,7 +217,8 @@ def linked(
     }
 
 
-#: Gives up memory, in all code of numba's that has some.
+#: Symbol of the function that lowers the reference count of an array, and frees it at 0. numba adds
+#: it to each module that allocates arrays.
 RELEASE = "NRT_decref"
 
 
@@ -236,7 +238,7 @@ def kept(places: Iterable[Path], key: str) -> tuple[bytes, dict[str, Made]] | No
 
 
 def _trusted(file: Path) -> bytes:
-    """What is in it. Raises PermissionError if another user may write it, root excepted."""
+    """Reads a file. Raises PermissionError if a user other than this one and root can write it."""
     fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(fd, "rb") as opened:
         state = os.fstat(fd)

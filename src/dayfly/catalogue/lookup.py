@@ -233,7 +233,7 @@ class Catalogue:
         return platform.startswith(_MACHINE) and "gpu" not in self.rows("platforms", platform)
 
     def _is_there(self, folder: str, name: str) -> bool:
-        """Whether there is such an entry: of all others nothing is read."""
+        """Whether the catalogue has this entry; files of other entries are not read."""
         if self._has_file(folder, name):
             return True
         of_machine = folder == "stores" and self._has_file("platforms", name)

@@ -41,7 +41,7 @@ def _quick(parameters: list[Any]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """What typer asks for a value, in place of what `build` builds."""
+    """Converts a flag's value itself if it is text, digits or a path, else by typer (`build`)."""
 
     build: Any
 

@@ -239,7 +239,7 @@ def limited(
     streams: Sequence[Stream],
     ways: tuple[Direction, Direction] | None = None,
 ) -> Rank:
-    """A worker on functions of this size.
+    """Returns a worker as virtual time sees it: its link, its processor, and what it does.
 
     Args:
         ways: of `ways_of` its size; None: they are made.

@@ -13,8 +13,8 @@ from dayfly.wire.streams import Direction, Rank, Stream
 
 
 def server(size: SizeProfile, means: ChannelModel, members: int, worker: Sequence[Stream]) -> Rank:
-    """The parameter server of these workers: a process of its own, which is not limited. It takes
-    what comes, adds it up and serves it.
+    """Returns a parameter server as virtual time sees it: a process with no limit of CPU or memory
+    that receives gradients, adds them up and sends the sum back.
 
     Args:
         worker: streams of one of them.

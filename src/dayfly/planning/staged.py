@@ -356,8 +356,16 @@ class StageWork:
     def _seconds(
         self, works: Sequence[Work], micros: Sequence[int], adding: float, *, learns: bool
     ) -> tuple[float, ...]:
-        """CPU seconds of each pass, by the samples of micro-batches; of the last backward one, of
-        its pieces."""
+        """CPU seconds of each pass, in the order of `works`.
+
+        Where replicas sum gradients while the last backward pass goes on, that pass is several
+        pieces, one up to each bucket.
+
+        Args:
+            micros: samples of each micro-batch.
+            adding: CPU seconds that a step takes to add up its micro-batches' gradients.
+            learns: the gradients of these micro-batches are summed, as in training.
+        """
         size, speed = self.size, self.size.speed
         keeping_s = adding / len(micros) if micros else 0.0
         passes_s: dict[tuple[str, int], float] = {}

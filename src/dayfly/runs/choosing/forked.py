@@ -4,9 +4,9 @@
     fork 1          item 1, item n + 1 ...        pickled, through a pipe of its own; ends
     ...                                           n: CPUs that this process may use
 
-A fork has all that is in memory, so items need not be sent; it takes some milliseconds. It sees one
-thread alone, so a process that has others does everything by itself, as one of them may hold a lock
-that its fork would wait for.
+A fork shares the memory of its parent, so items need not be sent; starting it takes some
+milliseconds. Of several threads a fork has only the one that forked, and would wait for ever for a
+lock that another one held. So a process with several threads does all the work itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A candidate as a run's own schedules predict it, in words, and as a drawing has it."""
+"""A predicted candidate: its prediction, its words in tables, and its cut for drawings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Option:
 
 
 def shorthand(settings: Settings) -> str:
-    """What is chosen of a run's settings, in a few words; `learning` names the method."""
+    """Returns functions, memory and collective of a plan, such as `4 of 2048 MiB, ring`."""
     k = "" if settings.aggregators is None else f" K={settings.aggregators}"
     sums = settings.members > 1 and not settings.protocol.staleness
     summed = f", {settings.algorithm}{k}" if sums else ""
@@ -96,7 +96,7 @@ def shorthand(settings: Settings) -> str:
 
 
 def predicted(candidate: Candidate, most_messages: float) -> Option:
-    """Returns it predicted.
+    """Returns the candidate with its prediction.
 
     Args:
         most_messages: that a step may have to be predicted in virtual time; if it has more, it is
@@ -109,7 +109,7 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
 
 
 def predicted_each(candidates: Sequence[Candidate], most_messages: float) -> list[Option]:
-    """Returns them predicted, in their order, several at the same time where there are CPUs."""
+    """Returns the candidates with predictions, in their order; uses all CPUs (`forked`)."""
     said = forked.each(partial(_said, most_messages), candidates)
     return list(map(_option, candidates, said))
 
@@ -120,7 +120,7 @@ def _option(candidate: Candidate, said: tuple[Prediction, str, int]) -> Option:
 
 
 def _said(most_messages: float, candidate: Candidate) -> tuple[Prediction, str, int]:
-    """What is predicted of a candidate, by what, and the messages that were gone through."""
+    """Prediction, how it was made, and the number of messages that virtual time handled for it."""
     target = candidate.target
     asked = configuration(candidate.settings, candidate.wanted)
     check_configuration(target.profile, asked)

@@ -1,4 +1,4 @@
-"""Schedules as tables of numbers, found once a schedule: see `flattened`."""
+"""Schedules as tables of numbers, made once for each schedule and used by `flattened`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dayfly.wire.schedule import CompiledSchedule, Kind
 
 Ints = NDArray[np.int64]
 
-#: Numbers of phases in messages' names.
+#: The number that stands for each phase of messages' names.
 PHASES: dict[str, int] = {}
-#: In place of a message's name.
+#: Phase, source and destination of an operation without a message.
 _NO_NAME = ("", NONE, NONE + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Of a schedule.
+    """A schedule as numbers.
 
     Attributes:
         table: (rows, operations), with the rows of `Table`.
@@ -58,12 +58,12 @@ class Plan:
         return cls(table, np.bincount(one.lane, minlength=3), later)
 
 
-#: Of schedules that many ranks have.
+#: The same, kept: many ranks have the same schedule.
 plan_of = lru_cache(maxsize=4096)(Plan.of)
 
 
 class Table(NamedTuple):
-    """Of operations.
+    """One number for each operation, by field.
 
     Attributes:
         fetches, computes: 1 or 0.
@@ -87,6 +87,6 @@ class Table(NamedTuple):
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> Self:
-        """Returns those of schedules, one behind another."""
+        """Returns the tables of several schedules joined into one, in their order."""
         empty = np.empty((len(cls._fields), 0), dtype=np.int64)
         return cls(*np.concatenate([empty, *[one.table for one in plans]], axis=1))

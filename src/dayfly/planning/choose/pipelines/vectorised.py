@@ -21,7 +21,7 @@ def tables(
     most: float,
     columns: int,
 ) -> Array:
-    """See `bound_kernels.tables`: all first layers and prices of a last layer and an option."""
+    """`bound_kernels.tables` in NumPy: for a last layer and an option, all first layers at once."""
     forward, own, lag_f, lag_b, tail = stages
     below_forward, below, below_lag_f, _ = sides
     count, options = below.shape
@@ -58,7 +58,7 @@ def descend(
     most: float,
     columns: Ints,
 ) -> Ints:
-    """See `bound_kernels.descend`: all first layers and options of a stage."""
+    """`bound_kernels.descend` in NumPy: all first layers and options of a stage at once."""
     _, own, lag_f, lag_b, tail = stages
     below_forward, below, below_lag_f, _ = sides
     closed = ~opened | (lag_f > most) | (below_lag_f > most)
@@ -92,7 +92,7 @@ def weigh(
     deepest: Ints,
     most: Ints,
 ) -> Array:
-    """See `bound_kernels.weigh`: all stages, one sum after another."""
+    """`bound_kernels.weigh` in NumPy; sums are added in the same order, so to the same bits."""
     r, k = path.T
     q = np.append(r[1:] + 1, 0)
     fits = opened[r, q, k] & (np.arange(1, len(path) + 1) <= deepest[r, q, k])
@@ -111,12 +111,12 @@ def weigh(
 
 
 def reach(classes: Array, bounds: Array, tau: Array) -> Array:
-    """See `bound_kernels.reach`: all classes and prices."""
+    """`bound_kernels.reach` in NumPy: all classes and prices of a boundary at once."""
     return np.stack([_reach(rows, classes, tau) for rows in bounds[:, ::-1, :-1].swapaxes(0, 2)])
 
 
 def _reach(rows: Array, classes: Array, tau: Array) -> Array:
-    """Of one boundary. rows: (3, V, columns), K, KB and FR."""
+    """`reach` of one boundary. rows: (3, V, columns), its K, KB and FR by class."""
     columns = rows.shape[2]
     rows = rows + classes[:, :1]
     found = np.full(rows.shape, -np.inf)
@@ -136,7 +136,7 @@ def open_stages(
     most: float,
     limits: Array,
 ) -> Bools:
-    """See `bound_kernels.open_stages`: all last layers and prices of a first layer, an option."""
+    """`bound_kernels.open_stages` in NumPy: all last layers and prices of a first layer at once."""
     forward, own, lag_f, lag_b, tail = stages
     below_forward, below, below_lag_f, below_lag_b = sides
     count, options = below.shape
@@ -185,7 +185,7 @@ def expand(
     limits: Array,
     tau: Array,
 ) -> tuple[Array, Ints, int]:
-    """See `kernels.expand`: all labels, option by option."""
+    """`kernels.expand` in NumPy: all labels of an option at once."""
     forward, own, lag_f, lag_b, tail = stages
     below_forward, below, below_lag_f, below_lag_b = sides
     made, origin, left_out = [], [], 0
@@ -224,7 +224,7 @@ def expand(
 
 
 def undominated(labels: Array, order: Ints, backward: float, by_uses: bool) -> Ints:
-    """See `kernels.undominated`: block by block; each label against all that are kept."""
+    """`kernels.undominated` in NumPy: a block of labels against all that are kept."""
     labels = labels[order]
     latest = np.maximum(labels[:, 2], labels[:, 1] + labels[:, 4] + backward)
 
@@ -255,7 +255,7 @@ def undominated(labels: Array, order: Ints, backward: float, by_uses: bool) -> I
 def transfers(
     paces: Array, limits: Array, longest: int, between: Array, shards: int, deepest: Ints
 ) -> Array:
-    """See `kernels.transfers`: all ends and lengths of a shard."""
+    """`kernels.transfers` in NumPy: all ends and lengths of a shard at once."""
     t, r, s = paces[:, :, :longest]
     allowed = (t <= limits[0]) & (r <= limits[1]) & (s <= limits[2])
     forbidden = np.where(allowed, 0.0, np.inf)
