@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from benchmarks.parts.enumerated.stages import every_point
 from hypothesis import HealthCheck, event, given, settings
-from hypothesis.strategies import floats
+from hypothesis.strategies import floats, integers, lists, one_of, tuples
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front
@@ -17,6 +17,7 @@ from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
+    Problem,
     StagesOverStore,
     memory_bytes,
 )
@@ -24,7 +25,12 @@ from dayfly.wire.pipelines.flow import Flow
 from dayfly.wire.pipelines.orders import ONE_F_ONE_B, ORDERS
 from dayfly.wire.pipelines.step import Layout
 from tests.choose.engines import EVERY_ENGINE, searching
-from tests.choose.pipelines_by_hand import assert_is_the_front, random_problem, store_problems
+from tests.choose.pipelines_by_hand import (
+    assert_is_the_front,
+    link_problems,
+    random_problem,
+    store_problems,
+)
 
 SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 FEWER = settings(SLOW, max_examples=30)
@@ -81,6 +87,41 @@ def test_plans_of_more_memory_spare_work_and_change_nothing(
             choose(problem, compiled=False, good=good)
         return
     assert_is_the_front(choose(problem, compiled=False, good=good).front, points)
+
+
+@EVERY_ENGINE
+@FEWER
+@given(
+    problem=one_of(store_problems(mixed=True), link_problems()),
+    drawn=lists(tuples(integers(0), floats(0.5, 1.2), floats(0.5, 1.2)), min_size=1, max_size=3),
+)
+def test_what_rivals_beat_is_not_sought_and_nothing_else_is_missed(
+    problem: Problem, drawn: list[tuple[int, float, float]], engine: str
+) -> None:
+    points = every_point(problem)
+    if not points:
+        return
+    near = Front.of(points).points
+    rivals = [
+        (near[at % len(near)].seconds * longer, near[at % len(near)].usd * dearer)
+        for at, longer, dearer in drawn
+    ]
+    with searching(engine) as compiled:
+        found = choose(problem, compiled=compiled, rivals=rivals)
+    assert found.exact
+    for one in found.points:
+        assert not any(seconds <= one.seconds and usd <= one.usd for seconds, usd in rivals)
+    best = rivals + [(one.seconds, one.usd) for one in found.points]
+    more = 1 + 1e-9
+    for one in points:
+        assert any(s <= one.seconds * more and usd <= one.usd * more for s, usd in best)
+    event(f"{min(len(found.points), 4)} plans beside {len(rivals)} rivals")
+
+
+def test_a_search_that_may_miss_a_little_says_so() -> None:
+    """Plans that are better by less than `within` may have been left out before any was found."""
+    found = choose(random_problem(0, layers=6, options=3), compiled=False, within=0.05)
+    assert found.gap == 0.05
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -146,7 +146,8 @@ def chosen(places: tuple[Place, ...]) -> Front[Any]:
             if all_beaten(cuts, known, place.run):
                 continue
             try:
-                points = _run(place, choose(*cuts).front.points)
+                rivals = known.of_steps(place.steps, 0.0)
+                points = _run(place, choose(*cuts, rivals=rivals).points)
             except RequestError as refusal:
                 refused.append(refusal)
                 continue

@@ -45,6 +45,21 @@ class Known:
             front = undominated(every_s, every_usd)
             self._seconds, self._usd = every_s[front], every_usd[front]
 
+    def of_steps(self, steps: float, start_s: float) -> list[tuple[float, float]]:
+        """Returns what the steps of a run take and cost that a known plan beats.
+
+        Args:
+            steps: of the run.
+            start_s: seconds that the run takes beside its steps, at least.
+
+        Returns:
+            For each known plan seconds and dollars of a step: a run is beaten if its steps take as
+            long or longer, and cost as much or more.
+        """
+        step_s = np.maximum(0.0, self._seconds * (1 + self.slack) - start_s) / steps
+        usd = self._usd * (1 + self.slack) / steps
+        return list(zip(step_s.tolist(), usd.tolist(), strict=True))
+
     def beats(self, seconds: float, usd: float) -> bool:
         """Returns whether a known plan is better in both goals by more than the slack.
 
@@ -85,6 +100,10 @@ class KnownPlans:
     def anything(self) -> bool:
         """Whether a plan was added."""
         return self.whole.anything or self.cuts.anything
+
+    def of_steps(self, steps: float, start_s: float) -> list[tuple[float, float]]:
+        """Returns what the steps of a cut take and cost that is beaten; see `Known.of_steps`."""
+        return [*self.whole.of_steps(steps, start_s), *self.cuts.of_steps(steps, start_s)]
 
     def beat(self, seconds: Array, usd: Array) -> NDArray[np.bool_]:
         """Returns of each cut whether a known plan of either kind beats it; see `Known.beat`."""

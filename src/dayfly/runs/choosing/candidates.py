@@ -271,7 +271,7 @@ def _pipelines(
     """Cut models, and the search's gap. Raises RequestError for a batch that follows the workers.
 
     All functions of a run are of one kind, so each is a search of its own. known: gets what is
-    found; kinds of which it beats every cut are not searched.
+    found; cuts that it beats are not sought, and kinds of which it beats every cut not searched.
     """
     if wanted.batch_per_worker is not None:
         raise RequestError(
@@ -286,12 +286,10 @@ def _pipelines(
 
     def points_of(kind: FunctionKind) -> list[Point[Candidate]]:
         nonlocal gap
-        if known is not None and _all_beaten(target, asked, wanted, kind, known):
-            return []
         left_s = (until - time.process_time()) / (len(kinds) - kinds.index(kind))
-        left_s, compared = max(0.01, left_s), known is not None
-        found, its_gap = _pipelines_of(target, asked, wanted, left_s, kind, compared=compared)
-        gap = max(gap, (1 + its_gap) * spread - 1)
+        found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind, known)
+        if found or its_gap:  # rivals may beat all without interruptions
+            gap = max(gap, (1 + its_gap) * spread - 1)
         if known is not None:
             # What else a schedule costs, virtual time alone knows.
             sure = [one for one in found if one.settings.schedule == FILL_DRAIN]
@@ -317,25 +315,32 @@ def _pipelines_of(
     wanted: JobSpec,
     time_limit_s: float,
     kind: FunctionKind,
-    *,
-    compared: bool,
+    known: KnownPlans | None,
 ) -> tuple[list[Candidate], float]:
     """The same of functions of one kind.
 
-    compared: with plans of other places, where start-up and validation count, too. What the
-    equation of memory leaves out is found by a first search, which may miss plans that are a little
-    better, and is left free in the second, which is exact.
+    known: plans of other places, with which runs are compared: start-up and validation count, too.
+    What the equation of memory leaves out is found by a first search, which may miss plans that are
+    a little better where there are no rivals, and is left free in the second, which is exact.
     """
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
+    init_s = min(size.init_s.value for size in target.profile.sizes)
+    rivals = [] if known is None else known.of_steps(steps, init_s)
+
+    def run_of(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
+        return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
+
     until = time.process_time() + time_limit_s
     found: dict[Settings, Candidate] = {}
     seen: dict[PipelinePlan, tuple[Candidate, float]] = {}
     spare_mib, gap = 0.0, 0.0
     good: tuple[PipelinePlan, ...] = ()
-    for within in (_ROUGHLY, 0.0):
+    for within in (0.0 if rivals else _ROUGHLY, 0.0):
         merged, problems = cut_problems(target, asked, wanted, kind, spare_mib)
+        if known is not None and not seen and all_beaten(problems, known, run_of):
+            return [], 0.0
         left_s = max(0.01, until - time.process_time())
-        choice = choose(*problems, time_limit_s=left_s, good=good, within=within)
+        choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
         good, gap = tuple(point.plan for point in choice.points), choice.gap
         excess = 0.0
         for point in choice.points:
@@ -345,35 +350,20 @@ def _pipelines_of(
             if plan not in seen:
                 limits = point.limits or _limits(target, asked, plan)
                 whole = Point(point.seconds * steps, point.usd * steps, plan, limits)
-                if not compared:
+                if known is None:
                     whole = at_target(target, whole, plan.functions)
                 own = pipeline_settings(plan) | kind.settings
                 one = candidate_of(target, PIPELINE, whole, own, wanted)
-                one = as_run(one) if compared else one
+                one = one if known is None else as_run(one)
                 seen[plan] = one, excess_mib(one)
             one, over = seen[plan]
             excess = max(excess, over)
             if over <= 0:
                 found.setdefault(one.settings, one)
-        if time.process_time() > until:
+        if time.process_time() > until or (choice.exact and not excess):
             break
         spare_mib += excess
     return list(found.values()), gap
-
-
-def _all_beaten(
-    target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, known: KnownPlans
-) -> bool:
-    """Whether what is known beats every cut of a kind by what it takes at least."""
-    steps = wanted.epochs * target.profile.samples / wanted.batch_size
-
-    init_s = min(size.init_s.value for size in target.profile.sizes)
-
-    def at(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
-        return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
-
-    _, problems = cut_problems(target, asked, wanted, kind)
-    return all_beaten(problems, known, at)
 
 
 def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:

@@ -160,18 +160,21 @@ class Choice:
     """What was found, and how sure it is.
 
     Attributes:
-        front: seconds and dollars of one step.
         points: those of the front, and of the front of each schedule, given what was found before.
             As both take as long in the models, and only virtual time knows better, one schedule's
-            best are worth a look where another's beat them.
-        gap: certified: for every plan that there is, the front has one that takes at most (1 + gap)
-            of its seconds and costs at most (1 + gap) of its dollars. 0.0: nothing is better than
-            the front, but for rounding (less than 10^-9 of it).
+            best are worth a look where another's beat them. None, if rivals beat all.
+        gap: certified: for every plan that there is, the front or the rivals have one that takes at
+            most (1 + gap) of its seconds and costs at most (1 + gap) of its dollars. 0.0: nothing
+            is better, but for rounding (less than 10^-9 of it).
     """
 
-    front: Front[PipelinePlan]
-    points: tuple[Point[PipelinePlan], ...] = ()
+    points: tuple[Point[PipelinePlan], ...]
     gap: float = 0.0
+
+    @property
+    def front(self) -> Front[PipelinePlan]:
+        """Seconds and dollars of one step. Raises ValueError if there are no points."""
+        return Front.of(self.points)
 
     @property
     def exact(self) -> bool:
@@ -185,10 +188,12 @@ def choose(
     compiled: bool | None = None,
     good: Sequence[PipelinePlan] = (),
     within: float = 0.0,
+    rivals: Sequence[tuple[float, float]] = (),
 ) -> Choice:
     """All plans that none dominates, of one problem or of several together, such as of stores.
 
-    Raises RequestError, with the nearest that would do, if no problem has a plan.
+    Raises RequestError, with the nearest that would do, if no problem has a plan, unless there are
+    rivals.
 
     Args:
         time_limit_s: of CPU time; after so long the search ends with what it has, and a gap, unless
@@ -198,6 +203,8 @@ def choose(
         good: plans that may be as good as any, such as those of the same problems with a little
             more memory. They change nothing but how soon a search over a store is through.
         within: the largest gap that will do, of a search over a store; 0: it is to be exact.
+        rivals: seconds and dollars of a step of plans from elsewhere, such as another platform;
+            what one of them beats is not sought.
     """
     if not problems:
         raise RequestError("nothing to choose among: give a problem")
@@ -207,16 +214,16 @@ def choose(
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]
     if stores:
-        found, gap = search_over_store(stores, loops, deadline, good, within)
+        found, gap = search_over_store(stores, loops, deadline, good, within, rivals)
         points, gaps = points + found, [*gaps, gap]
     alike: dict[StagesOverLinks, list[StagesOverLinks]] = {}
     for problem in problems:
         if isinstance(problem, StagesOverLinks):
             alike.setdefault(replace(problem, schedule=FILL_DRAIN), []).append(problem)
     for links in alike.values():
-        found, gap = search_over_links(links, loops, deadline)
+        found, gap = search_over_links(links, loops, deadline, rivals)
         points, gaps = points + found, [*gaps, gap]
-    if not points:
+    if not points and not rivals:
         # By 1F1B least is needed, wherever it may be used.
         raise refusal(next((one for one in problems if one.schedule != FILL_DRAIN), problems[0]))
-    return Choice(front=Front.of(points), points=tuple(points), gap=max(gaps))
+    return Choice(points=tuple(points), gap=max(gaps))

@@ -169,20 +169,24 @@ class _Box:
 
 
 def search_over_links(
-    problems: Sequence[StagesOverLinks], loops: SearchLoops, deadline: float | None
+    problems: Sequence[StagesOverLinks],
+    loops: SearchLoops,
+    deadline: float | None,
+    rivals: Sequence[tuple[float, float]] = (),
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front, and its gap; nothing, if nothing fits.
 
     Args:
         problems: that differ in their schedules alone. The front that each leaves is given, too.
         deadline: of time.process_time.
+        rivals: seconds and dollars of steps; plans that one of these beats are not sought.
     """
-    known: Known = Incumbents()
+    known: Known = Incumbents.of(rivals)
     found: dict[PipelinePlan, Point[PipelinePlan]] = {}
     gap = 0.0
     for problem in problems:
         gap = max(gap, _search(problem, loops, deadline, known))
-        for plan in known.plans:
+        for plan in known.found:
             takes = step_s(problem, plan), step_usd(problem, plan)
             found.setdefault(plan, Point(*takes, plan, _limits(problem, plan)))
     return list(found.values()), gap

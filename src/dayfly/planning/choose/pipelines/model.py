@@ -99,13 +99,31 @@ ROUNDING = 1e-11
 
 @dataclass(slots=True)
 class Incumbents(Generic[P]):
-    """The front of all that was added."""
+    """The front of all that was added.
+
+    Attributes:
+        seconds: of each step, rising.
+        usd: of each step, falling.
+        plans: each plan; None: a rival, which the search has to beat, and does not find.
+    """
 
     seconds: Array = field(default_factory=lambda: np.empty(0))
     usd: Array = field(default_factory=lambda: np.empty(0))
-    plans: list[P] = field(default_factory=list)
+    plans: list[P | None] = field(default_factory=list)
 
-    def add(self, found: list[tuple[float, float, P]]) -> None:
+    @classmethod
+    def of(cls, rivals: Sequence[tuple[float, float]]) -> Self:
+        """Returns rivals alone, by seconds and dollars of a step."""
+        known = cls()
+        known.add([(step_s, usd, None) for step_s, usd in rivals])
+        return known
+
+    @property
+    def found(self) -> list[P]:
+        """The plans that are no rivals."""
+        return [plan for plan in self.plans if plan is not None]
+
+    def add(self, found: Sequence[tuple[float, float, P | None]]) -> None:
         """Plans, by seconds and dollars; nothing changes if what is known is no worse than all."""
         found = [(t, u, plan) for t, u, plan in found if not self._has_no_worse(t, u)]
         if not found:

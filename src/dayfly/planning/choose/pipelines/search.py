@@ -226,6 +226,7 @@ def search_over_store(
     deadline: float | None,
     good: Sequence[PipelinePlan] = (),
     within: float = 0.0,
+    rivals: Sequence[tuple[float, float]] = (),
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
@@ -236,8 +237,9 @@ def search_over_store(
         deadline: of time.process_time; the first look is always taken.
         good: plans that may be as good as any; the better they are, the less is left to search.
         within: the part by which plans may be better than what is found.
+        rivals: seconds and dollars of steps; plans that one of these beats are not sought.
     """
-    known: Known = Incumbents()
+    known: Known = Incumbents.of(rivals)
     ways: list[Way] = []
     found: dict[tuple[int, int, bytes], Found] = {}
     gap = 0.0
@@ -247,12 +249,12 @@ def search_over_store(
             own = [way for one in alike for way in ways_of(one, tight=tight)]
             tried: Known = Incumbents(known.seconds, known.usd, known.plans)
             its_gap = _searched(own, len(ways), loops, tried, deadline, good, within)
-            new = [one for one in tried.plans if one.case >= len(ways)]
+            new = [one for one in tried.found if one.case >= len(ways)]
             if all(fits(own[one.case - len(ways)], one) for one in new):
                 break
         known, gap = tried, max(gap, its_gap)
         ways += own
-        found |= {(one.case, one.summed, one.path.tobytes()): one for one in known.plans}
+        found |= {(one.case, one.summed, one.path.tobytes()): one for one in known.found}
     return [point_of(ways[one.case], one) for one in found.values()], gap
 
 
@@ -282,7 +284,7 @@ def _searched(
         if case is not None:
             cases.append(case)
             case.add(known, [path for plan in good if (path := path_of(plan, way)) is not None])
-    at_once = deadline is None or good or within
+    at_once = deadline is None or None in known.plans or good or within
     goals = (within,) if at_once else (_FIRST_WITHIN, within)
     return _close_gap(cases, known, deadline, goals)
 
@@ -318,4 +320,5 @@ def _close_gap(
     except OutOfTime:
         pass
     gaps = (min(case.gap(known), part) for case, part in zip(cases, sure, strict=True) if part)
-    return max(gaps, default=0.0)
+    # What is better by less than the last goal may have been let go.
+    return max([goals[-1] if cases else 0.0, *gaps])
