@@ -304,6 +304,22 @@ def test_a_share_is_still_a_share_when_the_cores_are_free() -> None:
     assert finished_s(limited, [0.012, 0.005], 2.0) == [0.042, 0.005]
 
 
+def test_functions_of_less_than_a_core_are_bound_to_one_each() -> None:
+    """The first and the third share a CPU though one is free from 4 ms on. The fourth, beside the
+    second, finds no room with half of a core more: the fifth runs on both, as fast as all."""
+    quarters = [SharedProcessor(0.25, 0.02) for _ in range(3)]
+    assert finished_s(quarters, [0.004, 0.004, 0.004], 2.0) == [0.008, 0.004, 0.008]
+    halves = [SharedProcessor(0.5, 0.02) for _ in range(5)]
+    assert finished_s(halves, [0.002] * 5, 2.0) == [0.005] * 5
+
+
+def test_threads_of_a_bound_function_are_no_faster_than_its_cpu() -> None:
+    """Of two passes side by side each gets half of a CPU, and 2 ms of the 4 ms of a period."""
+    both = [computing(0.003), computing(0.003)]
+    found = run([rank(*both, processor=SharedProcessor(0.2, 0.02))], Shared(cores=2.0))
+    assert [stream.done_s[0] for stream in found[0]] == pytest.approx([0.022, 0.022])
+
+
 @given(
     st.lists(st.tuples(st.floats(0.05, 1.0), st.floats(0.001, 0.2)), min_size=1, max_size=4),
     st.sampled_from([0.0, 0.02]),

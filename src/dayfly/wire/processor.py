@@ -9,20 +9,23 @@ not use is lost. So a short burst runs at full speed, and long work takes its ti
 The kernel hands a period's time to CPUs in slices of 5 ms. Threads of a function of less than a
 core are on one CPU, where they share each slice; here they have equal parts.
 
-Functions of one machine share its cores, too: as long as more threads run than it has cores, each
-is slower, however much of its share is left.
+Functions of one machine share its cores, too: as long as more threads run than it has cores, or
+than one on the CPU of bound functions, each is slower, however much of its share is left.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 #: Of a period's time, that counts as nothing left.
 _NOTHING = 1e-9
 #: Of a job's work, in seconds, that counts as nothing left.
 _DONE_S = 1e-11
+#: Thousandths of a CPU.
+_WHOLE = 1000
 
 
 class SharedProcessor:
@@ -48,6 +51,11 @@ class SharedProcessor:
         self._speed = 1.0  # CPU seconds a second of a thread that runs
         # When done, by `_done_s`; its number; whether it had work at all.
         self._jobs: list[tuple[float, int, bool]] = []
+
+    @property
+    def share(self) -> float:
+        """CPU seconds a second; infinite: no limit."""
+        return self._share
 
     @property
     def unlimited(self) -> bool:
@@ -175,21 +183,72 @@ class SharedProcessor:
             self._left_s -= run_s * count
 
 
+def cpus_with_room(share: float, taken: Mapping[int, int]) -> list[int]:
+    """Returns the CPUs to which a function of less than a core may be bound: those with most room.
+
+    Args:
+        share: CPU seconds a second that it may use, less than one.
+        taken: by each CPU's number, thousandths of it that bound functions may use; gets nothing.
+
+    Returns:
+        Numbers; none if no CPU has room for the share: it runs on all of them.
+    """
+    least = min(taken.values(), default=_WHOLE)
+    if least + thousandths(share) > _WHOLE:
+        return []
+    return [cpu for cpu, by_others in taken.items() if by_others == least]
+
+
+def thousandths(share: float) -> int:
+    """Returns a share of a CPU as `cpus_with_room` counts it."""
+    return round(_WHOLE * share)
+
+
 class Cores:
-    """Of one machine, on which these processors' threads run, all at the same speed."""
+    """Of one machine, on which these processors' threads run.
+
+    Those of less than a core are bound to one each, as long as one has room (`cpus_with_room`), the
+    first of those with the most. Other threads go where fewest run. All on a core share it evenly.
+    """
 
     def __init__(self, count: float, processors: Sequence[SharedProcessor]) -> None:
         self._count = count
         self._processors = processors
-        self._speed = 1.0
+        self._running = [0.0] * len(processors)
+        taken = dict.fromkeys(range(int(count)), 0)
+        #: Of each CPU, and of threads that are not bound.
+        self._speeds = [1.0] * (len(taken) + 1)
+        #: The CPU of each processor; -1: it is not bound.
+        self._bound: list[int] = []
+        for processor in processors:
+            cpus = cpus_with_room(processor.share, taken) if processor.share < 1 else []
+            self._bound.append(cpus[0] if cpus else -1)
+            if cpus:
+                taken[cpus[0]] += thousandths(processor.share)
 
-    def share_out(self, now_s: float) -> bool:
-        """Something ran, stands still or goes on: whether all go on at another speed."""
-        running = sum(processor.running for processor in self._processors)
-        speed = min(1.0, self._count / running) if running else 1.0
-        if speed == self._speed:
-            return False
-        self._speed = speed
-        for processor in self._processors:
-            processor.slow_down(speed, now_s)
-        return True
+    def share_out(self, now_s: float) -> list[int]:
+        """Something ran, stands still or goes on: numbers of those that go on at another speed."""
+        running = [processor.running for processor in self._processors]
+        if running == self._running:
+            return []
+        self._running = running
+        threads = [0.0] * len(self._speeds)
+        for cpu, its in zip(self._bound, running, strict=True):
+            threads[cpu] += its
+        free = threads.pop()
+        among_free = 1 / max(1.0, self._fullest(free, threads)) if free else 1.0
+        speeds = [min(among_free, 1 / max(1.0, its)) for its in threads] + [among_free]
+        changed = [
+            number for number, cpu in enumerate(self._bound) if speeds[cpu] != self._speeds[cpu]
+        ]
+        for number in changed:
+            self._processors[number].slow_down(speeds[self._bound[number]], now_s)
+        self._speeds = speeds
+        return changed
+
+    def _fullest(self, free: float, bound: Sequence[float]) -> float:
+        """Threads of each CPU that free ones go to: as water does, they fill up the emptiest."""
+        below = enumerate(accumulate(sorted(bound)), 1)
+        return min(
+            [*((free + its) / cpus for cpus, its in below), (free + sum(bound)) / self._count]
+        )

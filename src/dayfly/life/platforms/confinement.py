@@ -24,6 +24,7 @@ from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.cgroups import Cgroup, Controller, Resource, find_controllers
 from dayfly.life.sessions import Session
 from dayfly.specs.functions import FunctionSpec
+from dayfly.wire.processor import cpus_with_room, thousandths
 
 Enforcer = Literal["auto", "cgroup", "rlimit"]
 #: What helps a user who may make no cgroups.
@@ -116,8 +117,10 @@ class Confiner:
         on_cpu = None
         if cores is not None and cores < 1:
             names = os.listdir(self._controllers["cpu"].parent)
-            on_cpu = cpu_with_room(cores, names, os.sched_getaffinity(0))
-            name += "" if on_cpu is None else f"-cpu{on_cpu}-{_thousandths(cores)}"
+            cpus = cpus_with_room(cores, taken_of_cpus(names, os.sched_getaffinity(0)))
+            if cpus:
+                on_cpu = random.choice(cpus)
+                name += f"-cpu{on_cpu}-{thousandths(cores)}"
         wanted: dict[Resource, float | None] = {
             "memory": own_bytes,
             "cpu": cores,
@@ -149,28 +152,19 @@ class Confiner:
         return cgroup
 
 
-def cpu_with_room(cores: float, names: Iterable[str], cpus: Collection[int]) -> int | None:
-    """Returns the number of the CPU that a function is bound to: the one with the most room.
+def taken_of_cpus(names: Iterable[str], cpus: Collection[int]) -> dict[int, int]:
+    """Returns thousandths of each CPU that functions bound to it may use, by its number.
 
     Args:
-        cores: CPU seconds a second that the function may use, less than one.
         names: of all functions' cgroups on this machine.
         cpus: numbers of those that there are for functions.
-
-    Returns:
-        None if no CPU has room for its share: it runs on all of them.
     """
-    thousandths = dict.fromkeys(cpus, 0)
+    taken = dict.fromkeys(cpus, 0)
     for bound in filter(None, map(_BOUND.fullmatch, names)):
         cpu, share = map(int, bound.groups())
-        if cpu in thousandths:
-            thousandths[cpu] += share
-    emptiest = min(thousandths, key=lambda cpu: (thousandths[cpu], random.random()))
-    return emptiest if thousandths[emptiest] + _thousandths(cores) <= 1000 else None
-
-
-def _thousandths(cores: float) -> int:
-    return round(1000 * cores)
+        if cpu in taken:
+            taken[cpu] += share
+    return taken
 
 
 def _place(controller: Controller) -> str:

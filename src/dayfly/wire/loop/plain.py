@@ -363,8 +363,8 @@ class Run:
     def _look_again(self, number: int) -> None:
         """At a processor, when it will have done a job; at all, if they share cores otherwise."""
         cores = self._cores
-        others = cores is not None and cores.share_out(self._now)
-        for which in range(len(self._processors)) if others else (number,):
+        others = [] if cores is None else cores.share_out(self._now)
+        for which in others if number in others else (number, *others):
             processor = self._processors[which]
             at = processor.next_s() if cores is None else processor.turn_s()
             if at < math.inf:
