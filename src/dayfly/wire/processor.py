@@ -188,7 +188,7 @@ def cpus_with_room(share: float, taken: Mapping[int, int]) -> list[int]:
 
     Args:
         share: CPU seconds a second that it may use, less than one.
-        taken: by each CPU's number, thousandths of it that bound functions may use; gets nothing.
+        taken: by each CPU's number, thousandths of it that bound functions may use.
 
     Returns:
         Numbers; none if no CPU has room for the share: it runs on all of them.

@@ -162,7 +162,7 @@ class Choice:
     Attributes:
         points: those of the front, and of the front of each schedule, given what was found before.
             As both take as long in the models, and only virtual time knows better, one schedule's
-            best are worth a look where another's beat them. None, if rivals beat all.
+            best are worth a look where another's beat them. Empty if rivals beat all.
         gap: certified: for every plan that there is, the front or the rivals have one that takes at
             most (1 + gap) of its seconds and costs at most (1 + gap) of its dollars. 0.0: nothing
             is better, but for rounding (less than 10^-9 of it).
