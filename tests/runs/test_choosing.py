@@ -16,7 +16,7 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.catalogued import over_store
-from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.front import Front, Point, per_cent
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
@@ -198,7 +198,9 @@ def test_a_search_that_a_time_limit_ends_shows_its_certified_gap(
     )
     found = choice_of([OVER_S3], SMALL)
     assert found.gap > 0
-    assert f"Within {found.gap:.1%} of the optimum of the planners' models" in certainty(found)
+    assert f"Within {per_cent(found.gap, 1.0)} of the optimum of the planners' models" in certainty(
+        found
+    )
     assert tree(found)["gap"] == found.gap
 
 

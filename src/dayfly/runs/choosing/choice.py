@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Front, Point, difference, dollars, seconds
+from dayfly.planning.choose.front import Front, Point, difference, dollars, per_cent, seconds
 from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
@@ -357,7 +357,7 @@ def certainty(choice: Choice) -> str:
     within = (
         "Optimal within the planners' models"
         if choice.gap == 0.0
-        else f"Within {choice.gap:.1%} of the optimum of the planners' models"
+        else f"Within {per_cent(choice.gap, 1.0)} of the optimum of the planners' models"
     )
     if any(merging_words(target, choice.asked) for target in choice.targets):
         within += ", of cuts between merged layers"

@@ -115,7 +115,8 @@ class FileChannel(Channel):
         except WireError as error:
             raise type(error)(f"{key}: {error}") from error
         if won:
-            segment.bells.ring(layout.bell_of(key.destination))
+            segment.bells.change(layout.bell_of(key.destination))
+            segment.bells.ring(layout.bell_of_message(digest))
         self.traffic.count(up=size if won else 0)
         return won
 
@@ -275,7 +276,7 @@ class FileChannel(Channel):
         until: float,
         timeout_s: float,
     ) -> None:
-        bell = layout.bell_of(key.destination)
+        bell = layout.bell_of_message(digest)
         while True:
             seen = segment.bells.seen(bell)
             if segment.find(address, digest) is not None:
