@@ -352,13 +352,16 @@ def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
     return kept
 
 
+#: A smaller gap is said as this one.
+_LEAST_GAP = 1e-4
+
+
 def certainty(choice: Choice) -> str:
     """How good the front is, a sentence."""
-    within = (
-        "Optimal within the planners' models"
-        if choice.gap == 0.0
-        else f"Within {per_cent(choice.gap, 1.0)} of the optimum of the planners' models"
-    )
+    within = "Optimal within the planners' models"
+    if choice.gap > 0.0:
+        gap = per_cent(max(choice.gap, _LEAST_GAP), 1.0)
+        within = f"Within {gap} of the optimum of the planners' models"
     if any(merging_words(target, choice.asked) for target in choice.targets):
         within += ", of cuts between merged layers"
     return (
