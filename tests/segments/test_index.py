@@ -188,8 +188,8 @@ def use(segment: Segment) -> None:
 @pytest.mark.parametrize(
     ("damage", "text"),
     [
-        (_word(layout.W_MAGIC, 1), "is no segment of version 2"),
-        (_word(layout.W_VERSION, 7), "is no segment of version 2"),
+        (_word(layout.W_MAGIC, 1), "is no segment of version 1"),
+        (_word(layout.W_VERSION, 7), "is no segment of version 1"),
         (_word(layout.W_SLOTS, 255), "is damaged: its sizes"),
         (_word(layout.W_SLOTS, 2**62), "is damaged: its sizes"),
         (_word(layout.W_BUCKETS, 3), "is damaged: its sizes"),

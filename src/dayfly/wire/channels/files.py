@@ -115,8 +115,7 @@ class FileChannel(Channel):
         except WireError as error:
             raise type(error)(f"{key}: {error}") from error
         if won:
-            segment.bells.change(layout.bell_of(key.destination))
-            segment.bells.ring(layout.bell_of_message(digest))
+            segment.bells.ring(layout.bell_of(key.destination))
         self.traffic.count(up=size if won else 0)
         return won
 
@@ -276,7 +275,7 @@ class FileChannel(Channel):
         until: float,
         timeout_s: float,
     ) -> None:
-        bell = layout.bell_of_message(digest)
+        bell = layout.bell_of(key.destination)
         while True:
             seen = segment.bells.seen(bell)
             if segment.find(address, digest) is not None:

@@ -39,7 +39,7 @@ ENTRY_BYTES = 128
 ENTRY_WORDS = ENTRY_BYTES // 8
 
 MAGIC = int.from_bytes(b"dfsegmnt", "little")
-VERSION = 2
+VERSION = 1
 
 # Words of the header, by number.
 W_MAGIC, W_VERSION, W_SENDERS, W_SLOTS, W_BUCKETS, W_ARENA_BYTES = range(6)
@@ -71,9 +71,6 @@ BELLS_FROM = 512
 BELL_TOUCHED, BELL_WANTED = BELLS_FROM, BELLS_FROM + 1
 _BELL_BOXES = BELLS_FROM + 2
 _BOXES = 256
-#: Those of single messages: all that is left of the header.
-_MESSAGE_BELLS = _BELL_BOXES + _BOXES
-_MESSAGES = PAGE_BYTES // 4 - _MESSAGE_BELLS
 
 #: What a bucket holds if not the number of an entry plus 1.
 EMPTY = 0
@@ -151,14 +148,8 @@ class SegmentLayout:
 
 
 def bell_of(destination: int) -> int:
-    """The number of the doorbell that changes with each message to a rank, or to EVERYONE or
-    COORDINATOR; nobody sleeps on it."""
+    """The number of the doorbell for messages to a rank, or to EVERYONE or COORDINATOR."""
     return _BELL_BOXES + (destination + 2 if destination + 2 < _BOXES else destination % _BOXES)
-
-
-def bell_of_message(digest: int) -> int:
-    """The number of the doorbell on which readers of a message sleep, and, by chance, of others."""
-    return _MESSAGE_BELLS + digest % _MESSAGES
 
 
 def address_of(key: Key) -> tuple[bytes, int]:

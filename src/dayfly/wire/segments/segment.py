@@ -4,10 +4,9 @@ Readers take no lock. They note the commit word, use the message, and check that
 the same: if not, the message was dropped meanwhile and its place is being used for another.
 
 A waiter sleeps on a doorbell, a 32-bit number in the segment, by Linux's futex. It reads it, looks
-for the message, and sleeps only if the number is still the same, so no ring is missed. Doorbells
-are of single messages, but for chance: of many waiting threads one is woken, where all would ask
-for the interpreter's lock, to go back to sleep. Where there is no futex (another system, or a
-processor whose system call is not known here) it looks again every `POLL_S`.
+for the message, and sleeps only if the number is still the same, so no ring is missed. Where there
+is no futex (another system, or a processor whose system call is not known here) it looks again
+every `POLL_S`.
 """
 
 from __future__ import annotations
@@ -79,14 +78,10 @@ class Doorbells:
         """Read it before looking, pass it to `wait`: no ring is missed."""
         return int(self._numbers[bell])
 
-    def change(self, bell: int) -> None:
-        """Change the number, for those who look. Anybody may, at any time."""
+    def ring(self, bell: int) -> None:
+        """Change the number and wake who waits for it. Anybody may, at any time."""
         # The time, as two who count up at once would count one ring.
         self._numbers[bell] = time.monotonic_ns() & 0xFFFFFFFF
-
-    def ring(self, bell: int) -> None:
-        """The same, and wake who waits for it."""
-        self.change(bell)
         if self._futex is not None:
             _wake(self._futex, self._address + 4 * bell, _WAKE, _EVERYBODY)
 
