@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from platform_testing import call, run, wait_for_all
 
+from dayfly.cpus import cpus_with_room
 from dayfly.errors import RequestError
 from dayfly.life.platforms import confinement
 from dayfly.life.platforms.base import Outcome, Platform
 from dayfly.life.platforms.local import LocalPlatform
 from dayfly.life.sessions import Session
 from dayfly.specs.functions import FunctionSpec
-from dayfly.wire.processor import cpus_with_room
 
 pytestmark = pytest.mark.long
 

@@ -305,8 +305,8 @@ def test_a_share_is_still_a_share_when_the_cores_are_free() -> None:
 
 
 def test_functions_of_less_than_a_core_are_bound_to_one_each() -> None:
-    """The first and the third share a CPU though one is free from 4 ms on. The fourth, beside the
-    second, finds no room with half of a core more: the fifth runs on both, as fast as all."""
+    """Of three quarters of a core the first and the third share a CPU, though the other is idle
+    from 4 ms on. Of five halves four fill both CPUs; the fifth is bound to none: all get 2/5."""
     quarters = [SharedProcessor(0.25, 0.02) for _ in range(3)]
     assert finished_s(quarters, [0.004, 0.004, 0.004], 2.0) == [0.008, 0.004, 0.008]
     halves = [SharedProcessor(0.5, 0.02) for _ in range(5)]

@@ -145,8 +145,8 @@ def chosen(places: tuple[Place, ...]) -> Front[Any]:
         for cuts in place.cuts():
             if all_beaten(cuts, known, place.run):
                 continue
+            rivals = known.of_steps(place.steps, 0.0)
             try:
-                rivals = known.of_steps(place.steps, 0.0)
                 points = _run(place, choose(*cuts, rivals=rivals).points)
             except RequestError as refusal:
                 refused.append(refusal)

@@ -9,23 +9,23 @@ not use is lost. So a short burst runs at full speed, and long work takes its ti
 The kernel hands a period's time to CPUs in slices of 5 ms. Threads of a function of less than a
 core are on one CPU, where they share each slice; here they have equal parts.
 
-Functions of one machine share its cores, too: as long as more threads run than it has cores, or
-than one on the CPU of bound functions, each is slower, however much of its share is left.
+Functions of one machine share its cores, too. While more threads run than it has cores, or than one
+on a CPU to which functions are bound, each is slower, however much of its share is left.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
+
+from dayfly.cpus import cpus_with_room, thousandths
 
 #: Of a period's time, that counts as nothing left.
 _NOTHING = 1e-9
 #: Of a job's work, in seconds, that counts as nothing left.
 _DONE_S = 1e-11
-#: Thousandths of a CPU.
-_WHOLE = 1000
 
 
 class SharedProcessor:
@@ -183,32 +183,15 @@ class SharedProcessor:
             self._left_s -= run_s * count
 
 
-def cpus_with_room(share: float, taken: Mapping[int, int]) -> list[int]:
-    """Returns the CPUs to which a function of less than a core may be bound: those with most room.
+class Cores:
+    """The cores of one machine, shared by the threads of these processors.
+
+    A processor of less than a core is bound to one, the first of `cpus_with_room`. Threads that are
+    not bound run where the fewest others do. Threads on one core share it evenly.
 
     Args:
-        share: CPU seconds a second that it may use, less than one.
-        taken: by each CPU's number, thousandths of it that bound functions may use.
-
-    Returns:
-        Numbers; none if no CPU has room for the share: it runs on all of them.
-    """
-    least = min(taken.values(), default=_WHOLE)
-    if least + thousandths(share) > _WHOLE:
-        return []
-    return [cpu for cpu, by_others in taken.items() if by_others == least]
-
-
-def thousandths(share: float) -> int:
-    """Returns a share of a CPU as `cpus_with_room` counts it."""
-    return round(_WHOLE * share)
-
-
-class Cores:
-    """Of one machine, on which these processors' threads run.
-
-    Those of less than a core are bound to one each, as long as one has room (`cpus_with_room`), the
-    first of those with the most. Other threads go where fewest run. All on a core share it evenly.
+        count: of the cores; may be a fraction where nothing is bound.
+        processors: of functions, in the order in which they are bound.
     """
 
     def __init__(self, count: float, processors: Sequence[SharedProcessor]) -> None:
@@ -232,12 +215,12 @@ class Cores:
         if running == self._running:
             return []
         self._running = running
-        threads = [0.0] * len(self._speeds)
-        for cpu, its in zip(self._bound, running, strict=True):
-            threads[cpu] += its
-        free = threads.pop()
-        among_free = 1 / max(1.0, self._fullest(free, threads)) if free else 1.0
-        speeds = [min(among_free, 1 / max(1.0, its)) for its in threads] + [among_free]
+        on_cpu = [0.0] * len(self._speeds)
+        for cpu, threads in zip(self._bound, running, strict=True):
+            on_cpu[cpu] += threads
+        *bound, unbound = on_cpu
+        speed = 1 / max(1.0, self._spread(unbound, bound)) if unbound else 1.0
+        speeds = [min(speed, 1 / max(1.0, threads)) for threads in bound] + [speed]
         changed = [
             number for number, cpu in enumerate(self._bound) if speeds[cpu] != self._speeds[cpu]
         ]
@@ -246,9 +229,8 @@ class Cores:
         self._speeds = speeds
         return changed
 
-    def _fullest(self, free: float, bound: Sequence[float]) -> float:
-        """Threads of each CPU that free ones go to: as water does, they fill up the emptiest."""
-        below = enumerate(accumulate(sorted(bound)), 1)
-        return min(
-            [*((free + its) / cpus for cpus, its in below), (free + sum(bound)) / self._count]
-        )
+    def _spread(self, unbound: float, bound: Sequence[float]) -> float:
+        """Threads on each CPU that unbound ones use: those with the fewest, filled up evenly."""
+        fewest = enumerate(accumulate(sorted(bound)), 1)
+        each = [(unbound + threads) / cpus for cpus, threads in fewest]
+        return min([*each, (unbound + sum(bound)) / self._count])

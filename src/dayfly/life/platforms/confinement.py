@@ -19,12 +19,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from dayfly.cpus import cpus_with_room, thousandths
 from dayfly.errors import RequestError
 from dayfly.life.platforms.base import Invocation
 from dayfly.life.platforms.cgroups import Cgroup, Controller, Resource, find_controllers
 from dayfly.life.sessions import Session
 from dayfly.specs.functions import FunctionSpec
-from dayfly.wire.processor import cpus_with_room, thousandths
 
 Enforcer = Literal["auto", "cgroup", "rlimit"]
 #: What helps a user who may make no cgroups.

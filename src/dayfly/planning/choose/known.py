@@ -46,15 +46,15 @@ class Known:
             self._seconds, self._usd = every_s[front], every_usd[front]
 
     def of_steps(self, steps: float, start_s: float) -> list[tuple[float, float]]:
-        """Returns what the steps of a run take and cost that a known plan beats.
+        """Returns the known plans as rivals of a search over steps.
 
         Args:
-            steps: of the run.
-            start_s: seconds that the run takes beside its steps, at least.
+            steps: of a run.
+            start_s: least seconds of a run beside its steps.
 
         Returns:
-            For each known plan seconds and dollars of a step: a run is beaten if its steps take as
-            long or longer, and cost as much or more.
+            For each known plan seconds and dollars of a step. A run whose steps take and cost as
+            much, or more, is beaten by that plan.
         """
         step_s = np.maximum(0.0, self._seconds * (1 + self.slack) - start_s) / steps
         usd = self._usd * (1 + self.slack) / steps
@@ -102,7 +102,7 @@ class KnownPlans:
         return self.whole.anything or self.cuts.anything
 
     def of_steps(self, steps: float, start_s: float) -> list[tuple[float, float]]:
-        """Returns what the steps of a cut take and cost that is beaten; see `Known.of_steps`."""
+        """Returns the plans of both kinds as rivals of a search for cuts; see `Known.of_steps`."""
         return [*self.whole.of_steps(steps, start_s), *self.cuts.of_steps(steps, start_s)]
 
     def beat(self, seconds: Array, usd: Array) -> NDArray[np.bool_]:

@@ -288,7 +288,7 @@ def _pipelines(
         nonlocal gap
         left_s = (until - time.process_time()) / (len(kinds) - kinds.index(kind))
         found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind, known)
-        if found or its_gap:  # rivals may beat all without interruptions
+        if found or its_gap:  # else rivals beat all cuts, even if nobody interrupts these
             gap = max(gap, (1 + its_gap) * spread - 1)
         if known is not None:
             # What else a schedule costs, virtual time alone knows.
@@ -320,8 +320,9 @@ def _pipelines_of(
     """The same of functions of one kind.
 
     known: plans of other places, with which runs are compared: start-up and validation count, too.
-    What the equation of memory leaves out is found by a first search, which may miss plans that are
-    a little better where there are no rivals, and is left free in the second, which is exact.
+    What the equation of memory leaves out is found by a first search, and is left free in the
+    second, which is exact. The first may miss plans that are a little better, unless there are
+    rivals: with these an exact search is quick, too, and is often the only one.
     """
     steps = wanted.epochs * target.profile.samples / wanted.batch_size
     init_s = min(size.init_s.value for size in target.profile.sizes)

@@ -352,7 +352,7 @@ def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
     return kept
 
 
-#: A smaller gap is said as this one.
+#: A smaller gap above 0 is shown as this one.
 _LEAST_GAP = 1e-4
 
 

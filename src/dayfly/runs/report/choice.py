@@ -247,7 +247,7 @@ def _facts(choice: Choice) -> dict[str, object]:
         "functions at most": asked.workers,
         "plans considered": choice.considered,
         "predicted": choice.predicted,
-        "certified gap": per_cent(choice.gap, 1.0) if choice.gap else "0",
+        "certified gap": per_cent(choice.gap, 1.0),
         "took (s)": choice.took_s,
     }
 

@@ -361,10 +361,10 @@ class Run:
         self._look_again(number)
 
     def _look_again(self, number: int) -> None:
-        """At a processor, when it will have done a job; at all, if they share cores otherwise."""
+        """Sets when this processor will have done a job, and all whose speed has changed."""
         cores = self._cores
-        others = [] if cores is None else cores.share_out(self._now)
-        for which in others if number in others else (number, *others):
+        changed = [] if cores is None else cores.share_out(self._now)
+        for which in dict.fromkeys((number, *changed)):
             processor = self._processors[which]
             at = processor.next_s() if cores is None else processor.turn_s()
             if at < math.inf:

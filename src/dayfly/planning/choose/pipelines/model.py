@@ -104,7 +104,8 @@ class Incumbents(Generic[P]):
     Attributes:
         seconds: of each step, rising.
         usd: of each step, falling.
-        plans: each plan; None: a rival, which the search has to beat, and does not find.
+        plans: each plan; None: a rival, a plan from elsewhere that is compared with, but is no
+            result of this search.
     """
 
     seconds: Array = field(default_factory=lambda: np.empty(0))
