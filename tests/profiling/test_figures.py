@@ -57,8 +57,8 @@ def _rows(latency_s: float, rate: float) -> list[tuple[int, float, float]]:
 
 def measured(**changes: Any) -> Measured:
     # Two puts and two gets, one after another: 10 ms latency each, and lanes add 1 ms to each.
-    few = {"puts": 2, "gets": 2, "put_bytes": 64, "got_bytes": 64, "added_bytes": 32}
-    sums = [{"wall_s": [0.044] * 5, "cpu_s": [4e-4 + 8e-4] * 5, **few}]
+    few = {"sums": 1, "puts": 2, "gets": 2, "put_bytes": 64, "got_bytes": 64, "added_bytes": 32}
+    sums = {"short": {"wall_s": [0.044] * 5, "cpu_s": [4e-4 + 8e-4] * 5, **few}}
     lead = {
         "rows": _rows(0.01, 4e7),
         "sums": sums,
@@ -191,28 +191,26 @@ def test_messages() -> None:
     assert profile.up.cpu_s_per_byte == pytest.approx(1e-10, rel=1e-3)
 
 
-def _end(sums: list[dict[str, Any]], rate: float) -> dict[str, Any]:
+def _end(sums: dict[str, dict[str, Any]], rate: float) -> dict[str, Any]:
     return {**measured().lead, "rows": _rows(0.01, rate), "sums": sums}
 
 
 def test_a_sum_of_many_messages_tells_apart_what_is_each_ones() -> None:
-    """A message takes 0.3 ms, a byte 0.1 ns each way and to add, and a sum 2 ms by itself."""
-    few = {"puts": 2, "gets": 2, "put_bytes": 64, "got_bytes": 64, "added_bytes": 32}
+    """A message takes 0.3 ms, a byte 0.1 ns each way and to add, and a sum 2 ms by itself; the long
+    ones are three at once."""
+    few = {"sums": 1, "puts": 2, "gets": 2, "put_bytes": 64, "got_bytes": 64, "added_bytes": 32}
     many = {
+        "sums": 3,
         "puts": 64,
         "gets": 64,
         "put_bytes": 4 * 10**6,
         "got_bytes": 4 * 10**6,
         "added_bytes": 2 * 10**6,
     }
-    sums = [
-        {
-            "wall_s": [0.044] * 3,
-            "cpu_s": [2e-3 + 3e-4 * (one["puts"] + one["gets"]) + 1e-10 * _moved(one)] * 3,
-            **one,
-        }
-        for one in (few, many)
-    ]
+    sums = {
+        kind: {"wall_s": [0.044] * 3, "cpu_s": [_cpu_s(one)] * 3, **one}
+        for kind, one in (("short", few), ("long", many))
+    }
     profile = size_profile(measured(lead=_end(sums, 4e7), follow=_end(sums, 8e7)))
     assert profile.up.cpu_s == pytest.approx(3e-4, rel=1e-3)
     assert profile.down.cpu_s == pytest.approx(3e-4, rel=1e-3)
@@ -221,8 +219,9 @@ def test_a_sum_of_many_messages_tells_apart_what_is_each_ones() -> None:
     assert profile.up.latency_s.value == pytest.approx(0.0105, rel=1e-3)
 
 
-def _moved(one: dict[str, int]) -> int:
-    return one["put_bytes"] + one["got_bytes"] + one["added_bytes"]
+def _cpu_s(one: dict[str, int]) -> float:
+    messages, moved = one["puts"] + one["gets"], one["put_bytes"] + one["got_bytes"]
+    return 2e-3 * one["sums"] + 3e-4 * messages + 1e-10 * (moved + one["added_bytes"])
 
 
 def test_a_sum_of_few_messages_charges_all_to_them() -> None:

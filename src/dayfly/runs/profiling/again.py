@@ -32,6 +32,7 @@ class Effort:
         life_s: seconds in which steps and their parts are timed.
         messages: sizes of messages; rows: of each; sums: of the collective.
         beside_s: seconds in which passes are timed beside messages.
+        paces: as of `watch.pace_s`, each time that the machine's pace is measured.
     """
 
     attempts: int
@@ -41,6 +42,7 @@ class Effort:
     rows: int
     sums: int
     beside_s: float
+    paces: int
 
     @classmethod
     def of(cls, *, quick: bool, repeat: int) -> Effort:
@@ -61,6 +63,7 @@ class Effort:
             rows=repeat * (3 if quick else 5),
             sums=repeat * (10 if quick else 30),
             beside_s=repeat * (0.7 if quick else 1.5),
+            paces=5 if quick else 20,
         )
 
 

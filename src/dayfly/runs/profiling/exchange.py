@@ -27,40 +27,33 @@ import torch
 from dayfly.life.platforms.base import Context, Json
 from dayfly.runs.profiling.between_stages import MICRO_BATCHES, pipeline_steps
 from dayfly.runs.profiling.passes import pass_of
+from dayfly.runs.profiling.summing import (
+    FEW,
+    ITEM_BYTES,
+    PAUSE_S,
+    THERE_AND_BACK,
+    long_length,
+    timed_sums,
+)
 from dayfly.runs.task import Task
 from dayfly.runs.workplace import site_of
 from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
-from dayfly.wire.collectives import collective
-from dayfly.wire.engine import Engine
-from dayfly.wire.execution import message_key
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header, as_bytes
-from dayfly.wire.schedule import MOST_CHUNKS, Kind
 from dayfly.wire.shaped import shaped_channel
 from dayfly.wire.shaping import ShapedLink
 from dayfly.wire.stores import open_store
 from dayfly.wire.summation import add_up
 
-#: Before a row: longer than the period after which a function gets its share of the CPU anew.
-_PAUSE_S = 0.03
 #: Most messages of a row.
 _ROW = 8
 #: Of the CPU time that a function may use at once, how much a row may take.
 _PART = 0.6
 #: A message that takes longer than this is none whose first is much slower.
 _SLOW_S = 0.05
-#: Of float32.
-_ITEM_BYTES = 4
-#: Elements of the sum whose messages take no time but their latency.
-FEW = 16
-#: The longest sums have so many bytes at most, and so many messages more than the short ones at
-#: least, to tell both apart.
-_LONG_BYTES = 2**24
-_MORE_MESSAGES = 8
-#: Times that what a message's bytes take by the last row, those of a sum take, about: there and
-#: back, and added.
-_THERE_AND_BACK = 3
+#: Of long sums, how many there are at least.
+_LEAST_LONG = 8
 #: Bytes of the terms that are added, to see how long that takes.
 _TERM_BYTES = 2**22
 #: What travels beside passes; how often, and for how long at a time, passes are timed beside it.
@@ -146,11 +139,12 @@ class _End:
                 break
             for _ in range(self._request.rows):
                 self._send(size, max(1, count))
-        sums = [self._lead_sums(FEW, self._request.sums)]
+        sums = {"short": self._lead_sums("short", FEW, self._request.sums)}
         if length := self._long(last_s_per_byte):
-            each_s = sums[0]["wall_s"][-1] + length * _ITEM_BYTES * last_s_per_byte
-            times = int(self._request.budget_s / each_s / _THERE_AND_BACK)
-            sums.append(self._lead_sums(length, max(2, min(times, self._request.sums))))
+            sum_s = sums["short"]["wall_s"][-1] + length * ITEM_BYTES * last_s_per_byte
+            affordable = int(self._request.budget_s / sum_s / THERE_AND_BACK)
+            times = min(max(_LEAST_LONG, affordable), self._request.sums)
+            sums["long"] = self._lead_sums("long", length, times)
         line = self._lead_pipeline() if self._request.cuts else []
         measured = {"reduce": self._reduce(), "beside": self._compute_beside()}
         self._tell("end")
@@ -158,11 +152,11 @@ class _End:
 
     def follow(self) -> Mapping[str, Any]:
         """Rank 1: do what rank 0 says."""
-        sums: list[Mapping[str, Any]] = []
+        sums: dict[str, Mapping[str, Any]] = {}
         line: list[Sequence[float]] = []
         while (told := self._told())["do"] != "end":
             if told["do"] == "sum":
-                sums.append(self._sum(told["length"], told["times"]))
+                sums[told["kind"]] = self._sums(told["kind"], told["length"], told["times"])
                 continue
             if told["do"] == "pipeline":
                 line = self._pipeline(told["times"])
@@ -179,7 +173,7 @@ class _End:
         return self._measured(sums, line)
 
     def _measured(
-        self, sums: Sequence[Mapping[str, Any]], line: Sequence[Sequence[float]]
+        self, sums: Mapping[str, Mapping[str, Any]], line: Sequence[Sequence[float]]
     ) -> Mapping[str, Any]:
         return {"rows": self._rows, "served": self._served, "sums": sums, "line": line}
 
@@ -218,7 +212,7 @@ class _End:
         header = Header("row", torch.uint8, (size,))
         payload = as_bytes(self._memory[:size])
         if pauses:
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
         with self._serving(size, count):
             began, whole = time.perf_counter(), time.process_time()
             for number in range(count):
@@ -232,7 +226,7 @@ class _End:
         keys = [self._key("row", number, of=self._peer) for number in range(count)]
         timeout_s = self._task.wait_timeout_s
         if pauses:
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
         with self._serving(size, count):
             began, whole = time.perf_counter(), time.process_time()
             for number, key in enumerate(keys):
@@ -255,61 +249,18 @@ class _End:
             self._served.append((size, (after_s - before_s) / count))
 
     def _long(self, s_per_byte: float) -> int:
-        """Elements of long sums: of as many messages as the collective makes at most, within what
-        may be sent; 0 if it makes hardly more of them than of short ones."""
-        chunk_bytes, most_bytes = self._channel.abilities.chunk_bytes, self._sizes[-1]
-        nbytes = min(2 * MOST_CHUNKS * chunk_bytes, most_bytes, _LONG_BYTES)
-        while nbytes and _THERE_AND_BACK * nbytes * s_per_byte > self._request.budget_s:
-            nbytes //= 2
-        length = nbytes // _ITEM_BYTES
-        found = collective(self._task.collective, self._task.aggregators, 2)
-        chunk = max(1, chunk_bytes // _ITEM_BYTES)
-        few, many = (
-            sum(op.name is not None for op in found.schedule(0, 2, one, frozenset(), chunk=chunk))
-            for one in (FEW, max(FEW, length))
-        )
-        return length if many >= few + _MORE_MESSAGES else 0
+        """Elements of long sums, within what may be sent; 0: they would tell nothing."""
+        affordable = self._request.budget_s / THERE_AND_BACK / s_per_byte
+        chunk_bytes = self._channel.abilities.chunk_bytes
+        return long_length(self._task, chunk_bytes, min(self._sizes[-1], affordable))
 
-    def _lead_sums(self, length: int, times: int) -> Mapping[str, Any]:
-        self._tell("sum", length=length, times=times)
-        return self._sum(length, times)
+    def _lead_sums(self, kind: str, length: int, times: int) -> Mapping[str, Any]:
+        self._tell("sum", kind=kind, length=length, times=times)
+        return self._sums(kind, length, times)
 
-    def _sum(self, length: int, times: int) -> Mapping[str, Any]:
-        """Sums by the run's collective: they take what their messages do, and lanes.
-
-        Bytes are those of one sum: put, got, and added.
-        """
-        found = collective(self._task.collective, self._task.aggregators, 2)
-        numbers = torch.zeros(length)
-        operation = f"sum-{length}"
-        walls, cpus = [], []
-        with Engine(
-            self._channel, found, self._rank, 2, timeout_s=self._task.wait_timeout_s
-        ) as engine:
-            schedule = engine.schedule(numbers)
-            own = [name for name in engine.sums(numbers) if name.source == self._rank]
-            for number in range(1 + times):
-                self._pass()
-                if self._rank == 0:
-                    time.sleep(_PAUSE_S)  # so that the other waits for this one, always
-                began, whole = time.perf_counter(), time.process_time()
-                engine.all_reduce(numbers, number, operation)
-                walls.append(time.perf_counter() - began)
-                cpus.append(time.process_time() - whole)
-                if number and own:  # the other had the sums before these when it began these
-                    self._channel.drop([message_key(number - 1, operation, n) for n in own])
-        puts = [op for op in schedule if op.kind is Kind.PUT]
-        gets = [op for op in schedule if op.kind in (Kind.GET, Kind.FETCH)]
-        added = sum((len(op.terms) - 1) * len(op.span) for op in schedule if op.kind is Kind.REDUCE)
-        return {
-            "wall_s": walls[1:],
-            "cpu_s": cpus[1:],
-            "puts": len(puts),
-            "gets": len(gets),
-            "put_bytes": _ITEM_BYTES * sum(len(op.span) for op in puts),
-            "got_bytes": _ITEM_BYTES * sum(len(op.span) for op in gets),
-            "added_bytes": _ITEM_BYTES * added,
-        }
+    def _sums(self, kind: str, length: int, times: int) -> Mapping[str, Any]:
+        at_once = kind == "long"
+        return timed_sums(self._task, self._channel, self._pass, length, times, at_once=at_once)
 
     def _lead_pipeline(self) -> list[Sequence[float]]:
         began = time.perf_counter()

@@ -254,10 +254,10 @@ def transfers(measured: Measured) -> tuple[Transfer, Transfer, float]:
     up, down = (
         _transfer(end["rows"], measured.at_once_s) for end in (measured.lead, measured.follow)
     )
-    short = [end["sums"][0] for end in (measured.lead, measured.follow)]
+    short = [end["sums"]["short"] for end in (measured.lead, measured.follow)]
     puts, gets = _both(short, "puts"), _both(short, "gets")
     cpu_s = sum(median(one["cpu_s"]) for one in short)
-    if len(measured.lead["sums"]) > 1:
+    if "long" in measured.lead["sums"]:
         message_cpu_s, sum_cpu_s = message_and_sum_s(measured, up, down)
         more_up_s, more_down_s = message_cpu_s - up.cpu_s, message_cpu_s - down.cpu_s
     else:
@@ -287,24 +287,26 @@ def transfers(measured: Measured) -> tuple[Transfer, Transfer, float]:
 def message_and_sum_s(measured: Measured, up: Transfer, down: Transfer) -> tuple[float, float]:
     """Returns CPU seconds of a message with its lane, and of a member's sum beside its messages.
 
-        a sum's CPU time - what its bytes take = messages * one of them + the sum by itself
+        sums' CPU time - what their bytes take = messages * one of them + sums * one by itself
 
-    Through two points, the short sum and the long one, of both ends together. Neither is below 0.
+    Through two points, the short sum and the long ones, of both ends together. Neither is below 0.
     """
     reduce_s = median(measured.lead["reduce"])
     points = []
-    for number in range(2):
-        both = [end["sums"][number] for end in (measured.lead, measured.follow)]
+    for kind in ("short", "long"):
+        both = [end["sums"][kind] for end in (measured.lead, measured.follow)]
         of_bytes_s = (
             _both(both, "put_bytes") * up.cpu_s_per_byte
             + _both(both, "got_bytes") * down.cpu_s_per_byte
             + _both(both, "added_bytes") * reduce_s
         )
         cpu_s = sum(median(one["cpu_s"]) for one in both)
-        points.append((_both(both, "puts") + _both(both, "gets"), cpu_s - of_bytes_s))
-    (few, short_s), (many, long_s) = points
-    message_s = max(0.0, (long_s - short_s) / (many - few))
-    return message_s, max(0.0, short_s - few * message_s) / 2
+        messages = _both(both, "puts") + _both(both, "gets")
+        points.append((_both(both, "sums"), messages, cpu_s - of_bytes_s))
+    (one, few, short_s), (several, many, long_s) = points
+    times = several / one
+    message_s = max(0.0, (long_s - times * short_s) / (many - times * few))
+    return message_s, max(0.0, short_s - few * message_s) / one
 
 
 def _both(sums: Sequence[Json], what: str) -> int:

@@ -104,7 +104,7 @@ class Watched(Worker):
         self._passing: dict[Slot, list[float]] = {slot: [] for slot in Slot}
         self._slots: QuietTurns | None = None
         self._stepped = False  # whether a round was taken, of those that count
-        self._warm = False  # whether a pass was the last that was done
+        self._last_pass: Any = None  # the batch of the pass that was the last that was done
         self._took_s: dict[str, float] = {}  # wall seconds of each thing, the last time
         self._staged: Callable[[], float] | None = None  # the passes of a pipeline's worker
         self._protocol_of_one = cast(Bsp, self._protocol)
@@ -167,12 +167,13 @@ class Watched(Worker):
     def _measure(self, batches: Mapping[int, Any]) -> None:
         """Rounds and parts until the budget is spent, and all was timed often enough."""
         self._take_row()
-        for part in self._each_part(batches, 0):
+        for _, part in self._each_part(batches, 0):
             part()
         # From now on everything is as it will be.
         self._stepped = False
         self._taken.clear()
         self._parts.clear()
+        self._passing = {slot: [] for slot in Slot}
         self._share = [0.0, 0.0]
         store, name = open_store(self._task.store), self._request.name
         if self._request.neighbours:
@@ -183,20 +184,21 @@ class Watched(Worker):
             tell(store, name, self._slots)
         budget_s = self._request.budget_s
         began, spent_s = time.monotonic(), {"rounds": 0.0, "parts": 0.0}
-        parts: Iterator[Callable[[], None]] = iter(())
+        parts: Iterator[tuple[str, Callable[[], None]]] = iter(())
         times = 0
         while True:
             at = time.monotonic()
-            if (at - began >= budget_s or times > _MOST) and self._enough():
+            over = at - began >= budget_s or times > _MOST
+            if over and self._enough():
                 break
             if self._slots is not None and at - began > 2 * budget_s + 3 * self._slots.period_s:
                 self._be_alone(store)  # something is not to be had in slots
             if not self._fits(self._took_s["round"]):
                 self._pass(batches[self._request.each])
-            elif self._rounds_next(spent_s):
+            elif self._rounds_next(spent_s, over=over):
                 self._take_row()
                 spent_s["rounds"] += time.monotonic() - at
-            elif (following := next(parts, None)) is not None:
+            elif (following := self._next_of(parts, over=over)) is not None:
                 following()
                 spent_s["parts"] += time.monotonic() - at
             else:
@@ -212,17 +214,30 @@ class Watched(Worker):
             time.sleep(self._slots.settle_s)
         self._slots = None
 
-    def _rounds_next(self, spent_s: Mapping[str, float]) -> bool:
-        """Whether it is the rounds' turn, by what both had of the time."""
-        if len(self._taken) >= _MOST_ROUNDS or not self._may_step():
+    def _rounds_next(self, spent_s: Mapping[str, float], *, over: bool) -> bool:
+        """Whether it is the rounds' turn, by what both had of the time; if that is over, by what
+        is still missing."""
+        if len(self._taken) >= (_LEAST if over else _MOST_ROUNDS) or not self._may_step():
             return False
+        if over:
+            return True
         part = 2 if len(self._taken) < _WANTED_ROUNDS else 1
         return spent_s["rounds"] <= part * spent_s["parts"]
+
+    def _next_of(
+        self, parts: Iterator[tuple[str, Callable[[], None]]], *, over: bool
+    ) -> Callable[[], None] | None:
+        """The next part; once the time is over, of those that were timed too seldom."""
+        for name, part in parts:
+            if not over or len(self._parts.get(name, ())) < _LEAST:
+                return part
+        return None
 
     def _enough(self) -> bool:
         """Whether all was timed often enough to be told."""
         rounds = len(self._taken) >= _LEAST or not self._may_step()
-        passes = self._slots is None or all(len(of) >= _LEAST for of in self._passing.values())
+        asked = () if not self._request.neighbours else Slot if self._slots else (Slot.QUIET,)
+        passes = all(len(self._passing[slot]) >= _LEAST for slot in asked)
         names = [f"{what} {n}" for n in self._request.samples for what in ("plain", "split")]
         parts = all(len(self._parts[name]) >= _LEAST for name in [*names, "apply"])
         reads = all(self._parts[f"read {n}"] for n in self._request.samples)
@@ -270,7 +285,7 @@ class Watched(Worker):
         """
         epochs = self._protocol_of_one.worker.epochs
         whole = len(epochs.batch(self.step)) == len(epochs.batch(0))
-        self._warm, at = False, time.time()
+        self._last_pass, at = None, time.time()
         thread, process = self._clocks.thread(), self._clocks.process()
         began = time.perf_counter()
         self._take_round()
@@ -288,42 +303,50 @@ class Watched(Worker):
         at = time.time()
         marks = self._passes.compute(batch, by_layer=False)
         kind = self._kind(at)
-        if self._warm and kind is not None:
+        if self._last_pass is batch and kind is not None:
             self._passing[kind].append(marks.end - marks.start)
-        self._warm = True
+        self._last_pass = batch
 
-    def _each_part(self, batches: Mapping[int, Any], times: int) -> Iterator[Callable[[], None]]:
-        """All parts, one after another, each to be done before the next is asked for."""
+    def _each_part(
+        self, batches: Mapping[int, Any], times: int
+    ) -> Iterator[tuple[str, Callable[[], None]]]:
+        """All parts with their names, one after another, each to be done before the next is asked
+        for."""
+        if self._request.neighbours:
+            yield "passing", partial(self._pass_in_a_row, batches[self._request.each])
         for count, batch in batches.items():
-            yield partial(self._time_plain, count, batch)
-            yield partial(self._time_split, count, batch)
+            yield f"plain {count}", partial(self._time_plain, count, batch)
+            yield f"split {count}", partial(self._time_split, count, batch)
+            if count == self._request.samples[0]:
+                apply = self._passes.apply
+                yield "apply", partial(self._time, "apply", apply, throughout=True)
         if self._staged is not None:
-            yield partial(self._time, "staged", self._staged, throughout=True)
+            yield "staged", partial(self._time, "staged", self._staged, throughout=True)
         if times % _READ_EVERY == 0:
             for count in self._request.samples:
-                yield partial(self._time, f"read {count}", partial(self._passes.read, count))
-        if self._slots is not None:
-            yield partial(self._pass_in_a_row, batches[self._request.each])
+                read = partial(self._passes.read, count)
+                yield f"read {count}", partial(self._time, f"read {count}", read)
 
     def _time_plain(self, count: int, batch: Any) -> None:
-        self._passes.compute(batch, by_layer=False)  # so that it is one of a row, as in real steps
-
         def sides() -> tuple[float, float, float]:
             marks = self._passes.compute(batch, by_layer=False)
             return marks.loss - marks.start, marks.end - marks.loss, marks.around_s
 
-        self._time(f"plain {count}", sides, throughout=True)
-        if count == self._request.samples[0]:
-            self._time("apply", self._passes.apply, throughout=True)
+        self._time_pass(f"plain {count}", batch, sides)
 
     def _time_split(self, count: int, batch: Any) -> None:
-        self._passes.compute(batch, by_layer=False)
-
         def sides() -> tuple[list[float], list[float]]:
             marks = self._passes.compute(batch, by_layer=True)
             return marks.forward(), marks.backward()
 
-        self._time(f"split {count}", sides, throughout=True)
+        self._time_pass(f"split {count}", batch, sides)
+
+    def _time_pass(self, name: str, batch: Any, sides: Callable[[], Any]) -> None:
+        """Note what a pass of this batch takes as one of a row, as in real steps."""
+        if self._last_pass is not batch:
+            self._passes.compute(batch, by_layer=False)
+        self._time(name, sides, throughout=True)
+        self._last_pass = batch
 
     def _pass_in_a_row(self, batch: Any) -> None:
         for _ in range(_PASSES):
@@ -336,7 +359,7 @@ class Watched(Worker):
             throughout: whether it only computes, so that it tells how much of the CPU the function
                 really gets.
         """
-        self._warm, at = False, time.time()
+        self._last_pass, at = None, time.time()
         whole, began = self._clocks.process(), time.perf_counter()
         found = measure()
         cpu_s, wall_s = self._clocks.process() - whole, time.perf_counter() - began

@@ -43,6 +43,7 @@ from dayfly.runs.profiling.clocks import check_gpu
 from dayfly.runs.profiling.figures import fit_of, pass_spread, size_profile, store_of
 from dayfly.runs.profiling.measurements import Measured
 from dayfly.runs.profiling.neighbours import Functions, TooSmall, invocation
+from dayfly.runs.profiling.summing import FEW
 from dayfly.runs.profiling.watch import MachineWatch
 from dayfly.runs.settings import Settings
 from dayfly.runs.shipping import Shipped, ship
@@ -202,7 +203,8 @@ class _Bench:
             )
         for said in self._workplace.platform.check([spec] * (1 if spec.gpu_share else 2)):
             note(said)
-        resources, watch = FunctionResources(spec, resources.rates), MachineWatch()
+        resources = FunctionResources(spec, resources.rates)
+        watch = MachineWatch(times=self._effort.paces)
         with self._channel(settings, senders=1) as channel:
             told(f"{size}: starting functions")
             idle = self._idle(spec, channel)
@@ -232,7 +234,7 @@ class _Bench:
             lead=lead,
             follow=follow,
             collective=replace(settings, workers=2).reducing,
-            few=exchange.FEW,
+            few=FEW,
             neighbours=self._neighbours(settings, spec),
             in_flight=in_flight(kind, limited=resources.rates is not None),
         )

@@ -15,24 +15,31 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean
 
 from dayfly.planning.conditions import Conditions
 
-#: The fixed piece of work: how often it is done, and on how many bytes.
-_TIMES, _WORK = 9, bytes(2**21)
+#: The fixed piece of work: how often it is done, on how many bytes, and how long after each other.
+#: A virtual processor may be a third faster for some tenths of a second, which is not its pace.
+_TIMES, _WORK, _APART_S = 20, bytes(2**20), 0.1
 #: Columns of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; see proc(5).
 _IDLE, _STOLEN = (3, 4), 7
 
 
-def pace_s() -> float:
-    """Returns the median CPU time of a fixed piece of work, some milliseconds, in seconds."""
+def pace_s(times: int = _TIMES) -> float:
+    """Returns the mean CPU time of a fixed piece of work, some milliseconds, in seconds.
+
+    Args:
+        times: that it is done, ten a second.
+    """
     found = []
-    for _ in range(_TIMES):
+    for number in range(times):
+        if number:
+            time.sleep(_APART_S)
         began = time.thread_time()
         hashlib.blake2b(_WORK).digest()
         found.append(time.thread_time() - began)
-    return median(found)
+    return mean(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +58,23 @@ class MachineWatch:
     Args:
         proc: where the kernel tells; another place in tests.
         pid: of the process whose descendants are dayfly's.
+        times: as of `pace_s`.
     """
 
-    def __init__(self, proc: Path = Path("/proc"), pid: int | None = None) -> None:
+    def __init__(
+        self, proc: Path = Path("/proc"), pid: int | None = None, times: int = _TIMES
+    ) -> None:
         self._proc = proc
         self._pid = os.getpid() if pid is None else pid
-        self._paces = [pace_s()]
+        self._times = times
+        self._paces = [pace_s(times)]
         self._other_cores: float | None = None
         self._began = self._read()
 
     def before_messages(self) -> None:
         """From now on others do not count: a server of the channel may be anybody's process."""
         self._other_cores = self.other_cores()
-        self._paces.append(pace_s())
+        self._paces.append(pace_s(self._times))
 
     def conditions(self, spread: float) -> Conditions:
         """Returns what was watched.
@@ -71,7 +82,7 @@ class MachineWatch:
         Args:
             spread: of passes, as `Conditions` has it.
         """
-        paces = (*self._paces, pace_s())
+        paces = (*self._paces, pace_s(self._times))
         return Conditions(
             stolen=self.stolen(), other_cores=self._other_cores, pace_s=paces, spread=spread
         )
