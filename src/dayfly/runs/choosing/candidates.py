@@ -43,6 +43,7 @@ from dayfly.runs.choosing.candidate import (
     pipeline_settings,
 )
 from dayfly.runs.choosing.cuts import cut_problems
+from dayfly.runs.choosing.forked import each
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.whole_models import whole_models
@@ -92,29 +93,31 @@ def proposed(
     """
     limited(target.profile)  # refuses a profile of no sizes, for all of them
     wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
-    found: list[Candidate] = []
-    refused: dict[str, str] = {}
-    gap = 0.0
     if asked.method.protocol.staleness:
         return _hybrid(target, asked, wanted)
+    planners = [(DATA_PARALLEL, partial(_data_parallel, target, asked, wanted, known))]
+    # A cut model sums the gradients of every step, and so does FasDL's problem.
+    if asked.method.is_plain and not target.sums:
+        if asked.most_batch_size is not None:
+            planners.append((K_REDUCE, partial(_k_reduce, target, asked, wanted)))
+        cuts = partial(_pipelines, target, asked, wanted, time_limit_s, known)
+        planners.append((PIPELINE, cuts))
+    # Side by side, with cuts in this process; one after another if each adds to what is known.
+    found = each(_answer, planners[::-1])[::-1] if known is None else [*map(_answer, planners)]
+    return Proposed(
+        tuple(candidate for one in found for candidate in one.candidates),
+        max(one.gap for one in found),
+        {planner: why for one in found for planner, why in one.refused.items()},
+    )
+
+
+def _answer(planner: tuple[str, Callable[[], Proposed]]) -> Proposed:
+    """What a planner of this name finds, or why it finds nothing."""
+    name, ask = planner
     try:
-        found += _data_parallel(target, asked, wanted, known)
+        return ask()
     except RequestError as refusal:
-        refused[DATA_PARALLEL] = str(refusal)
-    if target.sums or not asked.method.is_plain:
-        # A cut model sums the gradients of every step, and so does FasDL's problem.
-        return Proposed(tuple(found), gap, refused)
-    if asked.most_batch_size is not None:
-        try:
-            found += _k_reduce(target, asked, wanted)
-        except RequestError as refusal:
-            refused[K_REDUCE] = str(refusal)
-    try:
-        cut, gap = _pipelines(target, asked, wanted, time_limit_s, known)
-        found += cut
-    except RequestError as refusal:
-        refused[PIPELINE] = str(refusal)
-    return Proposed(tuple(found), gap, refused)
+        return Proposed((), refused={name: str(refusal)})
 
 
 def _hybrid(target: Target, asked: PlanQuery, wanted: JobSpec) -> Proposed:
@@ -167,7 +170,7 @@ def beaten(one: Candidate, known: KnownPlans) -> bool:
 
 def _data_parallel(
     target: Target, asked: PlanQuery, wanted: JobSpec, known: KnownPlans | None
-) -> list[Candidate]:
+) -> Proposed:
     made = []
     refused: list[RequestError] = []
     whole = None if known is None else known.whole
@@ -189,15 +192,17 @@ def _data_parallel(
             made.append(candidate_of(target, DATA_PARALLEL, point, own, wanted))
     if len(refused) == len(problems):
         raise refused[0]  # of the fewest workers
-    return made
+    return Proposed(tuple(made))
 
 
-def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> list[Candidate]:
+def _k_reduce(target: Target, asked: PlanQuery, wanted: JobSpec) -> Proposed:
     points_of = partial(_k_reduce_points, target, asked, wanted.epochs)
-    return [
-        _of_k_reduce(target, asked, wanted, replace(one, plan=replace(one.plan, has=kind)))
-        for kind, one in near_by_kind(target.profile, points_of)
-    ]
+    return Proposed(
+        tuple(
+            _of_k_reduce(target, asked, wanted, replace(one, plan=replace(one.plan, has=kind)))
+            for kind, one in near_by_kind(target.profile, points_of)
+        )
+    )
 
 
 def _of_k_reduce(
@@ -267,7 +272,7 @@ def _pipelines(
     wanted: JobSpec,
     time_limit_s: float,
     known: KnownPlans | None = None,
-) -> tuple[list[Candidate], float]:
+) -> Proposed:
     """Cut models, and the search's gap. Raises RequestError for a batch that follows the workers.
 
     All functions of a run are of one kind, so each is a search of its own. known: gets what is
@@ -305,8 +310,9 @@ def _pipelines(
             refused.append(refusal)
     if len(refused) == len(kinds):
         raise refused[-1]
-    each = [[one for one in every if one.plan.settings.schedule == name] for name in ORDERS]
-    return [point.plan for own in each if own for point in Front.of(own).points], gap
+    fronts = [[one for one in every if one.plan.settings.schedule == name] for name in ORDERS]
+    best = tuple(one.plan for own in fronts if own for one in Front.of(own).points)
+    return Proposed(best, gap)
 
 
 def _pipelines_of(
