@@ -52,8 +52,8 @@ _ROW = 8
 _PART = 0.6
 #: A message that takes longer than this is none whose first is much slower.
 _SLOW_S = 0.05
-#: Of long sums, how many there are at least.
-_LEAST_LONG = 8
+#: Of long sums and of a pipeline's steps, how many there are at least.
+_LEAST_LONG, _LEAST_STEPS = 8, 4
 #: Bytes of the terms that are added, to see how long that takes.
 _TERM_BYTES = 2**22
 #: What travels beside passes; how often, and for how long at a time, passes are timed beside it.
@@ -266,7 +266,8 @@ class _End:
         began = time.perf_counter()
         self._pass()
         step_s = 2 * 2 * MICRO_BATCHES * (time.perf_counter() - began)
-        times = max(2, min(self._request.sums, int(self._request.budget_s / step_s)))
+        times = min(self._request.sums, int(self._request.budget_s / step_s))
+        times = max(_LEAST_STEPS, times)
         self._tell("pipeline", times=times)
         return self._pipeline(times)
 
