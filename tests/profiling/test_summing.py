@@ -30,9 +30,7 @@ def task(rank: int, collective: str = "ring") -> Task:
     return cast("Task", SimpleNamespace(**what))
 
 
-def both(
-    directory: Path, way: ShapedLink | None, length: int, *, at_once: bool
-) -> Mapping[str, Any]:
+def both(directory: Path, way: ShapedLink | None, length: int, at_once: int) -> Mapping[str, Any]:
     """Rank 0's measurements, of two in threads of their own, and what is left in the channel."""
     name = Namespace("sums", 0)
     passes: list[int] = []
@@ -40,7 +38,7 @@ def both(
     def one(rank: int) -> Mapping[str, Any]:
         with shaped_channel(FileChannel(directory, name), way) as channel:
             run = partial(passes.append, rank)
-            return timed_sums(task(rank), channel, run, length, TIMES, at_once=at_once)
+            return timed_sums(task(rank), channel, run, length, TIMES, at_once)
 
     with (
         FileChannel.make(
@@ -58,7 +56,7 @@ def test_long_sums_are_as_many_at_once_as_a_run_has(
     tmp_path: Path, way: ShapedLink | None, sums: int
 ) -> None:
     length = 4 * MOST_AT_ONCE * CHUNK // ITEM_BYTES
-    found = both(tmp_path, way, length, at_once=True)
+    found = both(tmp_path, way, length, sums)
     assert found["sums"] == sums
     assert len(found["wall_s"]) == len(found["cpu_s"]) == TIMES
     assert min(found["cpu_s"]) > 0
@@ -70,12 +68,15 @@ def test_long_sums_are_as_many_at_once_as_a_run_has(
 
 
 def test_a_short_sum_is_alone(tmp_path: Path) -> None:
-    found = both(tmp_path, LIMITS, FEW, at_once=False)
+    found = both(tmp_path, LIMITS, FEW, 1)
     assert (found["sums"], found["puts"], found["put_bytes"]) == (1, 2, ITEM_BYTES * FEW)
 
 
 def test_long_sums_have_many_messages_within_what_may_be_sent() -> None:
-    assert long_length(task(0), CHUNK, 2**30) == 2 * MOST_CHUNKS * CHUNK // ITEM_BYTES
-    assert long_length(task(0), CHUNK, 1.5 * 2**20) == 2**20 // ITEM_BYTES
-    assert long_length(task(0), CHUNK, 2 * CHUNK) == 0
-    assert long_length(task(0, "scatter-reduce"), CHUNK, 2**30) == 0
+    assert long_length(task(0), CHUNK, 2**30, 1) == 2 * MOST_CHUNKS * CHUNK // ITEM_BYTES
+    assert long_length(task(0), CHUNK, 1.5 * 2**20, 4) == 2**20 // ITEM_BYTES
+    assert long_length(task(0), CHUNK, 2 * CHUNK, 1) == 0
+    # One sum of it has many messages, and each of four no more than a short one.
+    assert long_length(task(0), CHUNK, 8 * CHUNK, 1) == 8 * CHUNK // ITEM_BYTES
+    assert long_length(task(0), CHUNK, 8 * CHUNK, 4) == 0
+    assert long_length(task(0, "scatter-reduce"), CHUNK, 2**30, 4) == 0

@@ -31,7 +31,7 @@ class Kernel:
 
 def test_stolen_and_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel(tmp_path, monkeypatch)
-    watched = MachineWatch(tmp_path, 10)
+    watched = MachineWatch(tmp_path, 10, times=2)
     kernel.now = 104.0
     # 3 s of computing, of which 1 s dayfly's, and 1 s that was wanted and not had.
     kernel.tell(busy=300, stolen=100, own=40, child=60, other=200)
@@ -50,5 +50,5 @@ def test_stolen_and_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_kernel_that_does_not_tell(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "stat").write_text(text)
-    found = MachineWatch(tmp_path).conditions(0.0)
+    found = MachineWatch(tmp_path, times=2).conditions(0.0)
     assert (found.stolen, found.other_cores) == (None, None)

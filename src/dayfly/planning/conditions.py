@@ -2,7 +2,7 @@
 
     stolen        CPU time that the machine's host gave to others       of what was wanted
     other_cores   CPU time of processes that are not dayfly's           a second
-    pace_s        CPU time of a fixed piece of work                     before, between and after
+    pace_s        mean CPU time of a fixed piece of work                before, between and after
     spread        quartiles of the time of a pass                       over its median
 
 Each has a bound, above which the profile says so. A bound is about what a prediction is off by when
@@ -39,7 +39,7 @@ class Conditions:
         stolen: CPU time that the host gave to others, over all that the machine's processes wanted;
             None: the kernel does not tell.
         other_cores: cores on which processes computed that are not dayfly's; None as above.
-        pace_s: CPU seconds of a fixed piece of work, in the order of time.
+        pace_s: mean CPU seconds of a fixed piece of work, in the order of time.
         spread: distance of the quartiles of passes over their median; 0: there were too few.
         attempts: how many times functions of this size were measured; the figures are of the best.
         doubts: what speaks against the figures, a sentence each.
@@ -54,7 +54,7 @@ class Conditions:
 
     @property
     def pace_change(self) -> float:
-        """Ratio of the slowest to the fastest run of the same piece of work."""
+        """Ratio of the slowest to the fastest mean."""
         least = min(self.pace_s, default=0.0)
         return max(self.pace_s) / least if least else 1.0
 

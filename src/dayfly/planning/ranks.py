@@ -32,7 +32,6 @@ from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.pipelines.step import message_bytes, worthwhile_bytes
 from dayfly.wire.processor import SharedProcessor
 from dayfly.wire.schedule import (
-    MOST_AT_ONCE,
     CompiledSchedule,
     Kind,
     Op,
@@ -40,6 +39,7 @@ from dayfly.wire.schedule import (
     Span,
     Work,
     width,
+    worth_at_once,
 )
 from dayfly.wire.shaping import IN_FLIGHT, PIECE_S
 from dayfly.wire.streams import Direction, Rank, Shared, Stream
@@ -80,7 +80,7 @@ class ChannelModel:
     @property
     def at_once(self) -> int:
         """All-reduces that a worker runs at once; see `Engine.at_once`."""
-        return 1 if self.immediate else MOST_AT_ONCE
+        return worth_at_once(immediate=self.immediate)
 
     @property
     def direct(self) -> bool:

@@ -17,7 +17,7 @@ from dayfly.wire.channels.base import Messages
 from dayfly.wire.collectives import Collective
 from dayfly.wire.execution import Execution, Setting, Superseded, Watch, stored_names
 from dayfly.wire.packing import Packing
-from dayfly.wire.schedule import MOST_AT_ONCE, CompiledSchedule, Lane, Name, Op, Schedule, Work
+from dayfly.wire.schedule import CompiledSchedule, Lane, Name, Op, Schedule, Work, worth_at_once
 from dayfly.wire.summation import ADD, Fold
 
 
@@ -76,8 +76,8 @@ class Engine(Closing):
 
     @property
     def at_once(self) -> int:
-        """Collectives that are worth running at once: over a link they fill each other's gaps."""
-        return 1 if self._channel.immediate else MOST_AT_ONCE
+        """Collectives that run at once, at most."""
+        return worth_at_once(immediate=self._channel.immediate)
 
     def schedule(self, like_P: Buffer, stored: Set[Name] | None = None) -> Schedule:
         """This rank's schedule to sum buffers like this one, given what is `stored` already."""

@@ -201,6 +201,16 @@ MOST_AT_ONCE = 4
 _FULL_CHUNKS = 8
 
 
+def worth_at_once(*, immediate: bool) -> int:
+    """Returns how many collectives are worth running at once: over a link they fill each other's
+    gaps.
+
+    Args:
+        immediate: whether messages take no time of a link.
+    """
+    return 1 if immediate else MOST_AT_ONCE
+
+
 def width(in_flight: int, chunk_bytes: int, largest_bytes: int) -> int:
     """Operations of a lane under way at once: fewer if they are so large that few fill it.
 

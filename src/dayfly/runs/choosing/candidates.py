@@ -29,6 +29,7 @@ from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
+from dayfly.runs.choosing import forked
 from dayfly.runs.choosing.candidate import (
     DATA_PARALLEL,
     K_REDUCE,
@@ -43,7 +44,6 @@ from dayfly.runs.choosing.candidate import (
     pipeline_settings,
 )
 from dayfly.runs.choosing.cuts import cut_problems
-from dayfly.runs.choosing.forked import each
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.whole_models import whole_models
@@ -102,10 +102,15 @@ def proposed(
             planners.append((K_REDUCE, partial(_k_reduce, target, asked, wanted)))
         cuts = partial(_pipelines, target, asked, wanted, time_limit_s, known)
         planners.append((PIPELINE, cuts))
-    # Side by side, with cuts in this process; one after another if each adds to what is known.
-    found = each(_answer, planners[::-1])[::-1] if known is None else [*map(_answer, planners)]
+    # Side by side, the search for cuts in this process; one after another if each reads what the
+    # others found.
+    if known is None:
+        found = forked.each(_answer, planners[::-1])[::-1]
+    else:
+        found = [_answer(planner) for planner in planners]
     return Proposed(
-        tuple(candidate for one in found for candidate in one.candidates),
+        # The target is this process's own, by which caches know its profile.
+        tuple(replace(each, target=target) for one in found for each in one.candidates),
         max(one.gap for one in found),
         {planner: why for one in found for planner, why in one.refused.items()},
     )

@@ -32,7 +32,7 @@ class Effort:
         life_s: seconds in which steps and their parts are timed.
         messages: sizes of messages; rows: of each; sums: of the collective.
         beside_s: seconds in which passes are timed beside messages.
-        paces: as of `watch.pace_s`, each time that the machine's pace is measured.
+        paces: pieces of work whose mean is the machine's pace.
     """
 
     attempts: int

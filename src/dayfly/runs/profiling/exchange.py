@@ -8,7 +8,7 @@ are there. Before a row both pause, so that a function with a share of the CPU h
 no longer than what that share lets through at once. Last come sums by the run's own collective, as
 lanes and threads take their time, too: short ones, of a few messages, and long ones, of many, as
 some of that time is each message's and some the sum's. And passes of the job beside messages
-without end.
+without end. Long sums are several at once, as a run has them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from dayfly.wire.channels import channel_kind
 from dayfly.wire.channels.base import Channel
 from dayfly.wire.keys import Key
 from dayfly.wire.message import Header, as_bytes
+from dayfly.wire.schedule import worth_at_once
 from dayfly.wire.shaped import shaped_channel
 from dayfly.wire.shaping import ShapedLink
 from dayfly.wire.stores import open_store
@@ -74,8 +75,8 @@ class ExchangeRequest:
         samples: of the passes beside which messages travel.
         few: of the passes before sums, and of the pipeline's.
         cuts: whether the job's model may be cut.
-        budget_s: what the messages of a size may take, or larger ones are not sent; and the passes,
-            the large all-reduces, and the pipeline.
+        budget_s: what the messages of a size may take, or larger ones are not sent; after which
+            passes, large all-reduces and the pipeline are timed no more than at least.
         name: of the measurements in the store, of each rank.
     """
 
@@ -116,6 +117,7 @@ class _End:
         self._turn = 0
         self._rows: list[tuple[int, float, float]] = []  # size, wall and CPU seconds of a message
         self._served: list[tuple[int, float]] = []  # the same, of the store's thread
+        self._at_once = worth_at_once(immediate=channel.immediate)
         most = channel.abilities.largest_bytes
         self._sizes = [size for size in request.sizes if most is None or size <= most]
         self._memory = torch.zeros(max(self._sizes), dtype=torch.uint8)
@@ -143,7 +145,7 @@ class _End:
         if length := self._long(last_s_per_byte):
             sum_s = sums["short"]["wall_s"][-1] + length * ITEM_BYTES * last_s_per_byte
             affordable = int(self._request.budget_s / sum_s / THERE_AND_BACK)
-            times = min(max(_LEAST_LONG, affordable), self._request.sums)
+            times = max(_LEAST_LONG, min(affordable, self._request.sums))
             sums["long"] = self._lead_sums("long", length, times)
         line = self._lead_pipeline() if self._request.cuts else []
         measured = {"reduce": self._reduce(), "beside": self._compute_beside()}
@@ -252,22 +254,23 @@ class _End:
         """Elements of long sums, within what may be sent; 0: they would tell nothing."""
         affordable = self._request.budget_s / THERE_AND_BACK / s_per_byte
         chunk_bytes = self._channel.abilities.chunk_bytes
-        return long_length(self._task, chunk_bytes, min(self._sizes[-1], affordable))
+        most_bytes = min(self._sizes[-1], affordable)
+        return long_length(self._task, chunk_bytes, most_bytes, self._at_once)
 
     def _lead_sums(self, kind: str, length: int, times: int) -> Mapping[str, Any]:
         self._tell("sum", kind=kind, length=length, times=times)
         return self._sums(kind, length, times)
 
     def _sums(self, kind: str, length: int, times: int) -> Mapping[str, Any]:
-        at_once = kind == "long"
-        return timed_sums(self._task, self._channel, self._pass, length, times, at_once=at_once)
+        count = self._at_once if kind == "long" else 1
+        return timed_sums(self._task, self._channel, self._pass, length, times, count)
 
     def _lead_pipeline(self) -> list[Sequence[float]]:
         began = time.perf_counter()
         self._pass()
         step_s = 2 * 2 * MICRO_BATCHES * (time.perf_counter() - began)
-        times = min(self._request.sums, int(self._request.budget_s / step_s))
-        times = max(_LEAST_STEPS, times)
+        affordable = int(self._request.budget_s / step_s)
+        times = max(_LEAST_STEPS, min(affordable, self._request.sums))
         self._tell("pipeline", times=times)
         return self._pipeline(times)
 

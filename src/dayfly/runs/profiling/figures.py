@@ -303,10 +303,10 @@ def message_and_sum_s(measured: Measured, up: Transfer, down: Transfer) -> tuple
         cpu_s = sum(median(one["cpu_s"]) for one in both)
         messages = _both(both, "puts") + _both(both, "gets")
         points.append((_both(both, "sums"), messages, cpu_s - of_bytes_s))
-    (one, few, short_s), (several, many, long_s) = points
-    times = several / one
-    message_s = max(0.0, (long_s - times * short_s) / (many - times * few))
-    return message_s, max(0.0, short_s - few * message_s) / one
+    (short_sums, few, short_s), (long_sums, many, long_s) = points  # solved for both unknowns
+    ratio = long_sums / short_sums
+    message_s = max(0.0, (long_s - ratio * short_s) / (many - ratio * few))
+    return message_s, max(0.0, short_s - few * message_s) / short_sums
 
 
 def _both(sums: Sequence[Json], what: str) -> int:

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from dayfly.life.platforms.base import Context, Json
 from dayfly.life.reports import KEPT_BY_RUN
@@ -36,18 +36,21 @@ from dayfly.wire.stores.base import Store
 
 #: Rounds at the end.
 _ROUNDS = 2
-#: Rounds in a row: their seconds, and their least and greatest number; one that takes longer is a
-#: row of its own. The first ones of several do not count.
+#: Rounds in a row: their seconds, and their least and greatest number; a round that takes longer is
+#: a row of its own. The first ones of several do not count.
 _ROW_S, _SHORTEST_ROW, _LONGEST_ROW = 0.1, 4, 40
 _FIRST, _FIRST_OF_MANY = 1, 3
 #: Until so many rounds are timed they get two thirds of the time; and the most that count.
 _WANTED_ROUNDS, _MOST_ROUNDS = 12, 1000
-#: How often everything is timed, at least and at most.
-_LEAST, _MOST = 3, 300
+#: How often everything is timed, at least and at most; and rounds of a function without neighbours,
+#: as these alone tell its `jitter`, at least.
+_LEAST, _MOST, _LEAST_ALONE = 3, 300, 8
 #: Samples are read once in so many times, as that takes long over a slow link.
 _READ_EVERY = 3
-#: Passes in a row in a quiet slot, the first of which does not count.
+#: Passes in a row in a quiet slot, the first of which does not count unless it follows such a pass.
 _PASSES = 3
+#: Parts of a step, by name: each times one.
+Parts: TypeAlias = Iterator[tuple[str, Callable[[], None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class TimingRequest:
     Args:
         samples: of passes, the most first.
         each: which of them those passes have that neighbours are beside.
-        budget_s: after which no more is begun.
+        budget_s: after which only what is missing is begun.
         name: of the measurements in the store.
         neighbours: how many functions compute beside it in turns.
     """
@@ -97,6 +100,7 @@ class Watched(Worker):
         super().__init__(*args)
         self._request = request
         self._entered = entered
+        self._least_rounds = _LEAST if request.neighbours else _LEAST_ALONE
         self.last_s = 0.0
         self._taken: list[Round] = []
         self._parts: dict[str, Any] = defaultdict(list)
@@ -104,7 +108,7 @@ class Watched(Worker):
         self._passing: dict[Slot, list[float]] = {slot: [] for slot in Slot}
         self._slots: QuietTurns | None = None
         self._stepped = False  # whether a round was taken, of those that count
-        self._last_pass: Any = None  # the batch of the pass that was the last that was done
+        self._warm: Any = None  # the batch of the pass just done; None: something else came since
         self._took_s: dict[str, float] = {}  # wall seconds of each thing, the last time
         self._staged: Callable[[], float] | None = None  # the passes of a pipeline's worker
         self._protocol_of_one = cast(Bsp, self._protocol)
@@ -184,7 +188,7 @@ class Watched(Worker):
             tell(store, name, self._slots)
         budget_s = self._request.budget_s
         began, spent_s = time.monotonic(), {"rounds": 0.0, "parts": 0.0}
-        parts: Iterator[tuple[str, Callable[[], None]]] = iter(())
+        parts: Parts = iter(())
         times = 0
         while True:
             at = time.monotonic()
@@ -198,7 +202,7 @@ class Watched(Worker):
             elif self._rounds_next(spent_s, over=over):
                 self._take_row()
                 spent_s["rounds"] += time.monotonic() - at
-            elif (following := self._next_of(parts, over=over)) is not None:
+            elif (following := self._next_part(parts, over=over)) is not None:
                 following()
                 spent_s["parts"] += time.monotonic() - at
             else:
@@ -217,17 +221,17 @@ class Watched(Worker):
     def _rounds_next(self, spent_s: Mapping[str, float], *, over: bool) -> bool:
         """Whether it is the rounds' turn, by what both had of the time; if that is over, by what
         is still missing."""
-        if len(self._taken) >= (_LEAST if over else _MOST_ROUNDS) or not self._may_step():
+        most = self._least_rounds if over else _MOST_ROUNDS
+        if len(self._taken) >= most or not self._may_step():
             return False
-        if over:
-            return True
         part = 2 if len(self._taken) < _WANTED_ROUNDS else 1
-        return spent_s["rounds"] <= part * spent_s["parts"]
+        return over or spent_s["rounds"] <= part * spent_s["parts"]
 
-    def _next_of(
-        self, parts: Iterator[tuple[str, Callable[[], None]]], *, over: bool
-    ) -> Callable[[], None] | None:
-        """The next part; once the time is over, of those that were timed too seldom."""
+    def _next_part(self, parts: Parts, *, over: bool) -> Callable[[], None] | None:
+        """The next part; once the time is over, of those that were timed too seldom.
+
+        Passes in a row are always such: they are what is done until neighbours compute.
+        """
         for name, part in parts:
             if not over or len(self._parts.get(name, ())) < _LEAST:
                 return part
@@ -235,11 +239,12 @@ class Watched(Worker):
 
     def _enough(self) -> bool:
         """Whether all was timed often enough to be told."""
-        rounds = len(self._taken) >= _LEAST or not self._may_step()
-        asked = () if not self._request.neighbours else Slot if self._slots else (Slot.QUIET,)
-        passes = all(len(self._passing[slot]) >= _LEAST for slot in asked)
+        rounds = len(self._taken) >= self._least_rounds or not self._may_step()
+        slots = () if not self._request.neighbours else Slot if self._slots else (Slot.QUIET,)
+        passes = all(len(self._passing[slot]) >= _LEAST for slot in slots)
         names = [f"{what} {n}" for n in self._request.samples for what in ("plain", "split")]
-        parts = all(len(self._parts[name]) >= _LEAST for name in [*names, "apply"])
+        names += ["apply"] if self._staged is None else ["apply", "staged"]
+        parts = all(len(self._parts[name]) >= _LEAST for name in names)
         reads = all(self._parts[f"read {n}"] for n in self._request.samples)
         return rounds and passes and parts and reads
 
@@ -286,7 +291,7 @@ class Watched(Worker):
         """
         epochs = self._protocol_of_one.worker.epochs
         whole = len(epochs.batch(self.step)) == len(epochs.batch(0))
-        self._last_pass, at = None, time.time()
+        self._warm, at = None, time.time()
         thread, process = self._clocks.thread(), self._clocks.process()
         began = time.perf_counter()
         self._take_round()
@@ -304,17 +309,15 @@ class Watched(Worker):
         at = time.time()
         marks = self._passes.compute(batch, by_layer=False)
         kind = self._kind(at)
-        if self._last_pass is batch and kind is not None:
+        if self._warm is batch and kind is not None:
             self._passing[kind].append(marks.end - marks.start)
-        self._last_pass = batch
+        self._warm = batch
 
-    def _each_part(
-        self, batches: Mapping[int, Any], times: int
-    ) -> Iterator[tuple[str, Callable[[], None]]]:
+    def _each_part(self, batches: Mapping[int, Any], times: int) -> Parts:
         """All parts with their names, one after another, each to be done before the next is asked
         for."""
         if self._request.neighbours:
-            yield "passing", partial(self._pass_in_a_row, batches[self._request.each])
+            yield "in a row", partial(self._pass_in_a_row, batches[self._request.each])
         for count, batch in batches.items():
             yield f"plain {count}", partial(self._time_plain, count, batch)
             yield f"split {count}", partial(self._time_split, count, batch)
@@ -344,10 +347,10 @@ class Watched(Worker):
 
     def _time_pass(self, name: str, batch: Any, sides: Callable[[], Any]) -> None:
         """Note what a pass of this batch takes as one of a row, as in real steps."""
-        if self._last_pass is not batch:
+        if self._warm is not batch:
             self._passes.compute(batch, by_layer=False)
         self._time(name, sides, throughout=True)
-        self._last_pass = batch
+        self._warm = batch
 
     def _pass_in_a_row(self, batch: Any) -> None:
         for _ in range(_PASSES):
@@ -360,7 +363,7 @@ class Watched(Worker):
             throughout: whether it only computes, so that it tells how much of the CPU the function
                 really gets.
         """
-        self._last_pass, at = None, time.time()
+        self._warm, at = None, time.time()
         whole, began = self._clocks.process(), time.perf_counter()
         found = measure()
         cpu_s, wall_s = self._clocks.process() - whole, time.perf_counter() - began

@@ -3,8 +3,9 @@
     short    pass | a sum of 16 numbers             what a sum takes by itself, and its latency
     long     pass | sums of up to 16 MB together    what each of their messages takes
 
-Long sums are as many at once as a run has of its buckets, since threads that wait for each other
-make messages dearer. What sums take is the CPU time of all threads of their function.
+Long sums are as many at once as an engine runs over this channel, since threads that wait for each
+other make messages dearer. What sums take is the CPU time of all threads of their function, that of
+the bucket's included in which a run has them.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ ITEM_BYTES = 4
 #: least, to tell both apart.
 _LONG_BYTES = 2**24
 _MORE_MESSAGES = 8
-#: Times that what a message's bytes take by themselves, those of a sum take, about: there and
-#: back, and added.
+#: A sum takes about so many times as long as one message of its bytes: up, down, and added.
 THERE_AND_BACK = 3
 
 
-def long_length(task: Task, chunk_bytes: int, most_bytes: float) -> int:
-    """Returns elements of long sums: of as many messages as the collective makes at most.
+def long_length(task: Task, chunk_bytes: int, most_bytes: float, at_once: int) -> int:
+    """Returns elements of long sums, of all that are made at once together.
 
     Args:
-        task: of one of the two.
+        task: of either rank.
         chunk_bytes: the channel's.
-        most_bytes: of a sum.
+        most_bytes: of all of them.
+        at_once: how many there are.
 
     Returns:
-        0 if the collective makes hardly more messages of them than of short ones.
+        0 if the collective makes hardly more messages of them than of as many short ones.
     """
     nbytes = min(2 * MOST_CHUNKS * chunk_bytes, _LONG_BYTES)
     while nbytes > most_bytes:
@@ -57,9 +58,9 @@ def long_length(task: Task, chunk_bytes: int, most_bytes: float) -> int:
     chunk = max(1, chunk_bytes // ITEM_BYTES)
     few, many = (
         sum(op.name is not None for op in found.schedule(0, 2, one, frozenset(), chunk=chunk))
-        for one in (FEW, max(FEW, length))
+        for one in (FEW, max(FEW, length // at_once))
     )
-    return length if many >= few + _MORE_MESSAGES else 0
+    return length if at_once * (many - few) >= _MORE_MESSAGES else 0
 
 
 def timed_sums(
@@ -68,8 +69,7 @@ def timed_sums(
     run: Callable[[], None],
     length: int,
     times: int,
-    *,
-    at_once: bool,
+    at_once: int = 1,
 ) -> Mapping[str, Any]:
     """Sums by the run's collective: they take what their messages do, and lanes.
 
@@ -78,8 +78,8 @@ def timed_sums(
         channel: to the other one.
         run: a pass of the job, before each sum.
         length: elements of a sum; of all that are made at once together.
-        times: sums, beside a first one that does not count.
-        at_once: whether to make as many at a time as are worth it over this channel.
+        times: that they are made, beside a first one that does not count.
+        at_once: how many sums.
 
     Returns:
         Of each time `wall_s` and `cpu_s`; of one, how many `sums` it has, `puts` and `gets` of all
@@ -88,15 +88,14 @@ def timed_sums(
     found = collective(task.collective, task.aggregators, 2)
     walls, cpus = [], []
     with Engine(channel, found, task.rank, 2, timeout_s=task.wait_timeout_s) as engine:
-        count = engine.at_once if at_once else 1
-        sums = {f"sum-{length}-{one}": torch.zeros(length // count) for one in range(count)}
+        sums = {f"sum-{length}-{one}": torch.zeros(length // at_once) for one in range(at_once)}
         own = [
             (operation, name)
             for operation, numbers in sums.items()
             for name in engine.sums(numbers)
             if name.source == task.rank
         ]
-        with ThreadPoolExecutor(count, thread_name_prefix="dayfly-sums") as pool:
+        with ThreadPoolExecutor(at_once, thread_name_prefix="dayfly-sums") as pool:
             for number in range(1 + times):
                 run()
                 if task.rank == 0:
@@ -118,7 +117,7 @@ def timed_sums(
     return {
         "wall_s": walls[1:],
         "cpu_s": cpus[1:],
-        "sums": count,
+        "sums": at_once,
         "puts": len(puts),
         "gets": len(gets),
         "put_bytes": ITEM_BYTES * sum(len(op.span) for op in puts),

@@ -21,7 +21,7 @@ from dayfly.planning.conditions import Conditions
 
 #: The fixed piece of work: how often it is done, on how many bytes, and how long after each other.
 #: A virtual processor may be a third faster for some tenths of a second, which is not its pace.
-_TIMES, _WORK, _APART_S = 20, bytes(2**20), 0.1
+_TIMES, _WORK, _APART_S = 20, bytes(2**21), 0.1
 #: Columns of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; see proc(5).
 _IDLE, _STOLEN = (3, 4), 7
 
