@@ -36,8 +36,8 @@ from dayfly.wire.stores.base import Store
 
 #: Rounds at the end.
 _ROUNDS = 2
-#: Rounds in a row: their seconds, and their least and greatest number; a round that takes longer is
-#: a row of its own. The first ones of several do not count.
+#: Rounds in a row: their seconds, and their least and greatest number. The first ones do not count,
+#: if there are several.
 _ROW_S, _SHORTEST_ROW, _LONGEST_ROW = 0.1, 4, 40
 _FIRST, _FIRST_OF_MANY = 1, 3
 #: Until so many rounds are timed they get two thirds of the time; and the most that count.
@@ -263,18 +263,17 @@ class Watched(Worker):
         return self._slots.kind(began, now)
 
     def _take_row(self) -> None:
-        """Rounds in a row, of which the first do not count, if they are short and several."""
+        """Rounds in a row, of which the first do not count, if they are several."""
         row: list[Round | None] = []
-        shortest = _SHORTEST_ROW if self._took_s["round"] < _ROW_S else 1
         began = time.perf_counter()
         while len(row) < _LONGEST_ROW and self._fits(self._took_s["round"]):
             if not self._may_step():
                 break
-            if len(row) >= shortest and time.perf_counter() - began > _ROW_S:
+            if len(row) >= _SHORTEST_ROW and time.perf_counter() - began > _ROW_S:
                 break
             row.append(self._timed_round())
         first = 0
-        if len(row) > 1 and self._took_s["round"] < _ROW_S:
+        if len(row) > 1:
             first = _FIRST_OF_MANY if len(row) > 2 * _FIRST_OF_MANY else _FIRST
         self._taken += [one for one in row[first:] if one is not None]
 
