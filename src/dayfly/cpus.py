@@ -27,5 +27,5 @@ def cpus_with_room(share: float, taken: Mapping[int, int]) -> list[int]:
 
 
 def thousandths(share: float) -> int:
-    """Returns a share of a CPU as `cpus_with_room` counts it."""
+    """Returns a share of a CPU in thousandths of it, as `cpus_with_room` counts."""
     return round(_WHOLE * share)

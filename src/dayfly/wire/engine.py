@@ -76,7 +76,7 @@ class Engine(Closing):
 
     @property
     def at_once(self) -> int:
-        """Collectives that run at once, at most."""
+        """The most collectives that run at once."""
         return worth_at_once(immediate=self._channel.immediate)
 
     def schedule(self, like_P: Buffer, stored: Set[Name] | None = None) -> Schedule:

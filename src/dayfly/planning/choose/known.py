@@ -53,8 +53,8 @@ class Known:
             start_s: least seconds of a run beside its steps.
 
         Returns:
-            For each known plan seconds and dollars of a step. A run whose steps take and cost as
-            much, or more, is beaten by that plan.
+            For each known plan, seconds and dollars of a step. It beats every run whose steps take
+            as long or longer, and cost as much or more.
         """
         step_s = np.maximum(0.0, self._seconds * (1 + self.slack) - start_s) / steps
         usd = self._usd * (1 + self.slack) / steps

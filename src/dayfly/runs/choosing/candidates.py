@@ -109,7 +109,7 @@ def proposed(
     else:
         found = [_answer(planner) for planner in planners]
     return Proposed(
-        # The target is this process's own, by which caches know its profile.
+        # A fork gives back copies of the target, and caches find the same object soonest.
         tuple(replace(each, target=target) for one in found for each in one.candidates),
         max(one.gap for one in found),
         {planner: why for one in found for planner, why in one.refused.items()},

@@ -251,7 +251,7 @@ class _End:
             self._served.append((size, (after_s - before_s) / count))
 
     def _long(self, s_per_byte: float) -> int:
-        """Elements of long sums, within what may be sent; 0: they would tell nothing."""
+        """Elements that the long sums have together; 0: they would tell nothing of a message."""
         affordable = self._request.budget_s / THERE_AND_BACK / s_per_byte
         chunk_bytes = self._channel.abilities.chunk_bytes
         most_bytes = min(self._sizes[-1], affordable)

@@ -49,7 +49,7 @@ _LEAST, _MOST, _LEAST_ALONE = 3, 300, 8
 _READ_EVERY = 3
 #: Passes in a row in a quiet slot, the first of which does not count unless it follows such a pass.
 _PASSES = 3
-#: Parts of a step, by name: each times one.
+#: Parts of a step that are to be timed: the name of each, and what times it.
 Parts: TypeAlias = Iterator[tuple[str, Callable[[], None]]]
 
 
@@ -219,8 +219,7 @@ class Watched(Worker):
         self._slots = None
 
     def _rounds_next(self, spent_s: Mapping[str, float], *, over: bool) -> bool:
-        """Whether it is the rounds' turn, by what both had of the time; if that is over, by what
-        is still missing."""
+        """Whether it is the rounds' turn, by what both had of the time, or by what is missing."""
         most = self._least_rounds if over else _MOST_ROUNDS
         if len(self._taken) >= most or not self._may_step():
             return False
@@ -228,10 +227,8 @@ class Watched(Worker):
         return over or spent_s["rounds"] <= part * spent_s["parts"]
 
     def _next_part(self, parts: Parts, *, over: bool) -> Callable[[], None] | None:
-        """The next part; once the time is over, of those that were timed too seldom.
-
-        Passes in a row are always such: they are what is done until neighbours compute.
-        """
+        """The next part; once the time is over, of those timed too seldom, and passes in a row,
+        which are what is done until neighbours compute."""
         for name, part in parts:
             if not over or len(self._parts.get(name, ())) < _LEAST:
                 return part
@@ -263,7 +260,7 @@ class Watched(Worker):
         return self._slots.kind(began, now)
 
     def _take_row(self) -> None:
-        """Rounds in a row, of which the first do not count, if they are several."""
+        """Takes rounds in a row. The first ones do not count, if there are several."""
         row: list[Round | None] = []
         began = time.perf_counter()
         while len(row) < _LONGEST_ROW and self._fits(self._took_s["round"]):
@@ -313,16 +310,14 @@ class Watched(Worker):
         self._warm = batch
 
     def _each_part(self, batches: Mapping[int, Any], times: int) -> Parts:
-        """All parts with their names, one after another, each to be done before the next is asked
-        for."""
+        """All parts, each to be done before the next is asked for."""
         if self._request.neighbours:
             yield "in a row", partial(self._pass_in_a_row, batches[self._request.each])
         for count, batch in batches.items():
             yield f"plain {count}", partial(self._time_plain, count, batch)
             yield f"split {count}", partial(self._time_split, count, batch)
             if count == self._request.samples[0]:
-                apply = self._passes.apply
-                yield "apply", partial(self._time, "apply", apply, throughout=True)
+                yield "apply", partial(self._time_apply, batch)
         if self._staged is not None:
             yield "staged", partial(self._time, "staged", self._staged, throughout=True)
         if times % _READ_EVERY == 0:
@@ -346,10 +341,19 @@ class Watched(Worker):
 
     def _time_pass(self, name: str, batch: Any, sides: Callable[[], Any]) -> None:
         """Note what a pass of this batch takes as one of a row, as in real steps."""
-        if self._warm is not batch:
-            self._passes.compute(batch, by_layer=False)
+        self._warm_up(batch)
         self._time(name, sides, throughout=True)
         self._warm = batch
+
+    def _time_apply(self, batch: Any) -> None:
+        """Note what the optimizer's step takes, by the gradients of a pass just before."""
+        self._warm_up(batch)
+        self._time("apply", self._passes.apply, throughout=True)
+
+    def _warm_up(self, batch: Any) -> None:
+        """Compute a pass of this batch, unless one was the last thing done."""
+        if self._warm is not batch:
+            self._passes.compute(batch, by_layer=False)
 
     def _pass_in_a_row(self, batch: Any) -> None:
         for _ in range(_PASSES):

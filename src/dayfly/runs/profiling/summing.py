@@ -26,12 +26,13 @@ from dayfly.wire.schedule import MOST_CHUNKS, Kind
 
 #: Elements of the sum whose messages take no time but their latency.
 FEW = 16
-#: Before a sum: longer than the period after which a function gets its share of the CPU anew.
+#: Rest before a sum, in seconds: longer than the period after which a function gets its share of
+#: the CPU anew.
 PAUSE_S = 0.03
 #: Of float32.
 ITEM_BYTES = 4
-#: The longest sums have so many bytes at most, and so many messages more than the short ones at
-#: least, to tell both apart.
+#: Bytes of long sums, at most, and how many messages more than short ones they have, at least, so
+#: that what a message takes can be told from what a sum takes.
 _LONG_BYTES = 2**24
 _MORE_MESSAGES = 8
 #: A sum takes about so many times as long as one message of its bytes: up, down, and added.

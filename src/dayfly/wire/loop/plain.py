@@ -361,7 +361,7 @@ class Run:
         self._look_again(number)
 
     def _look_again(self, number: int) -> None:
-        """Sets when this processor will have done a job, and all whose speed has changed."""
+        """Sets when the first job ends of this processor, and of each whose speed has changed."""
         cores = self._cores
         changed = [] if cores is None else cores.share_out(self._now)
         for which in dict.fromkeys((number, *changed)):
