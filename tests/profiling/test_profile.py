@@ -92,6 +92,11 @@ def test_a_small_model(tmp_path: Path, temporary: Path) -> None:
     assert (size.conditions.attempts, len(size.conditions.pace_s)) == (1, 3)
 
 
+def test_no_times_are_refused(tmp_path: Path) -> None:
+    done = command.run("profile", _job(tmp_path), "--repeat", "0", cwd=tmp_path)
+    assert (done.returncode, "repeat is 0: give 1 or more" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

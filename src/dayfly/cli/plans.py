@@ -174,7 +174,7 @@ def profile(
             lambda: function_settings(context, resumed=False),
             batch_size=batch_size,
             quick=quick,
-            repeat=repeat or 1,
+            repeat=1 if repeat is None else repeat,
             force=force,
             as_json=as_json,
             catalogued=context.params,
