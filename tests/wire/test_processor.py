@@ -40,6 +40,19 @@ def test_what_was_not_used_is_lost() -> None:
     assert finished(SharedProcessor(0.25, 0.02), [(0.03, 0.012)]) == [pytest.approx(0.062)]
 
 
+def test_a_slice_in_hand_is_kept_from_one_period_to_the_next() -> None:
+    """From 17 ms on: 3 ms, then the other 2 of that slice and 4 of the next."""
+    assert finished(SharedProcessor(0.25, 0.02), [(0.017, 0.009)]) == [pytest.approx(0.026)]
+    # Of half a core the second slice of a period is not in hand yet, and lost.
+    assert finished(SharedProcessor(0.5, 0.02), [(0.017, 0.016)]) == [pytest.approx(0.041)]
+
+
+def test_of_a_slice_1_ms_is_kept_where_nothing_runs() -> None:
+    """After 3 ms of 5, the next period has 6."""
+    ends = finished(SharedProcessor(0.25, 0.02), [(0.0, 0.003), (0.02, 0.0065)])
+    assert ends == [pytest.approx(0.003), pytest.approx(0.0405)]
+
+
 def test_two_jobs_use_the_quota_up_twice_as_fast() -> None:
     """2.5 ms each, then 0.5 ms each in the next period."""
     assert finished(SharedProcessor(0.25, 0.02), [(0.0, 0.003), (0.0, 0.003)]) == [
@@ -69,6 +82,48 @@ def test_no_thread_is_faster_than_one_core() -> None:
         finished(SharedProcessor(1.5, 0.02), [(0.0, 1.0), (0.0, 1.0)])
         == [pytest.approx(4 / 3, abs=0.02)] * 2
     )
+
+
+def in_small_pieces(share: float, phase: int, begins: int, works: list[int]) -> list[int]:
+    """When jobs are done that begin so late, and each 7 pieces after the one before, as the kernel
+    has it, a piece of 1/20 ms after another: a slice is taken from the pool, and used up."""
+    quota = pool = round(400 * share)
+    taken, now, ends = 0, 0, []
+    for work in works:
+        now += begins
+        while work:
+            if not taken:
+                taken = min(100, pool)
+                pool -= taken
+            if taken:
+                taken, work = taken - 1, work - 1
+            now += 1
+            if (now + phase) % 400 == 0:
+                pool = quota
+        ends.append(now)
+        pool, taken = pool + max(0, taken - 20), min(taken, 20)
+        begins = 7
+    return ends
+
+
+@given(
+    st.sampled_from((0.25, 0.375, 0.5, 0.75)),
+    st.integers(0, 399),
+    st.integers(0, 900),
+    st.lists(st.integers(1, 900), min_size=1, max_size=5),
+)
+def test_it_is_as_the_kernel_in_small_pieces(
+    share: float, phase: int, begins: int, works: list[int]
+) -> None:
+    processor = SharedProcessor(share, 0.02, phase / 20e3)
+    now, ends = 0.0, []
+    for number, work in enumerate(works):
+        now += (7 if number else begins) / 20e3
+        processor.add(work / 20e3, number, now)
+        now = processor.next_s()
+        processor.finish(now)
+        ends.append(round(20e3 * now, 3))
+    assert ends == in_small_pieces(share, phase, begins, works)
 
 
 JOBS = st.lists(st.tuples(st.floats(0, 0.2), st.floats(0, 0.1)), min_size=1, max_size=6)

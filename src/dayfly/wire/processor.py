@@ -4,10 +4,15 @@
     one job of 12 ms    |#####...............|#####...............|##
     two jobs at once    |##.5................|##.5 ...               each gets half of the 5 ms
 
-In each period the function may use `share` times the period, all its threads together; what it did
-not use is lost. So a short burst runs at full speed, and long work takes its time over the share.
-The kernel hands a period's time to CPUs in slices of 5 ms. Threads of a function of less than a
-core are on one CPU, where they share each slice; here they have equal parts.
+In each period the function may use `share` times the period, all its threads together. So a short
+burst runs at full speed, and long work takes its time over the share. The kernel hands a period's
+time to CPUs in slices of 5 ms. Threads of a function of less than a core are on one CPU, where they
+share each slice; here they have equal parts.
+
+What a period has left is lost when it ends, but for the slice in hand: whoever runs then keeps what
+is left of it, beside the next period's time, and whoever stands by keeps 1 ms of it at most.
+
+    9 ms from 17 ms on  |.................###|######..............|
 
 Functions of one machine share its cores, too. While more threads run than it has cores, or than one
 on a CPU to which functions are bound, each is slower, however much of its share is left.
@@ -26,6 +31,9 @@ from dayfly.cpus import cpus_with_room, thousandths
 _NOTHING = 1e-9
 #: Of a job's work, in seconds, that counts as nothing left.
 _DONE_S = 1e-11
+#: What the kernel hands to a CPU at a time (sched_cfs_bandwidth_slice_us), and what of it a CPU
+#: keeps where nothing runs (min_cfs_rq_runtime), in seconds.
+_SLICE_S, _KEPT_S = 0.005, 0.001
 
 
 class SharedProcessor:
@@ -48,6 +56,7 @@ class SharedProcessor:
         self._done_s = 0.0  # CPU time that each job had that ran throughout
         self._end_s = period_s - phase_s  # of the period
         self._left_s = self._quota_s
+        self._slice_s = 0.0  # of that, what is in hand
         self._speed = 1.0  # CPU seconds a second of a thread that runs
         # When done, by `_done_s`; its number; whether it had work at all.
         self._jobs: list[tuple[float, int, bool]] = []
@@ -77,6 +86,7 @@ class SharedProcessor:
             "had_s": self._done_s,
             "end_s": self._end_s,
             "left_s": self._left_s,
+            "slice_s": self._slice_s,
         }
 
     def add(self, work_s: float, job: int, now_s: float) -> None:
@@ -93,6 +103,8 @@ class SharedProcessor:
         self._advance(now_s)
         target_s, job, _ = heapq.heappop(self._jobs)
         self._done_s = max(self._done_s, target_s)  # but for rounding
+        if not self._jobs:
+            self._slice_s = min(self._slice_s, _KEPT_S)
         return job
 
     @property
@@ -133,14 +145,24 @@ class SharedProcessor:
         count, work_s = len(self._jobs), max(0.0, self._jobs[0][0] - self._done_s)
         if not self._period_s:
             return self._now_s + work_s * max(1.0, count / self._share)
-        if self._has_left:
-            at_once_s = min(self._left_s / count, self._end_s - self._now_s)
-            if work_s <= at_once_s:
-                return self._now_s + work_s
-            work_s -= at_once_s
+        left_s, slice_s, end_s = self._left_s, self._slice_s, self._end_s
+        run_s = min(left_s / count, end_s - self._now_s) if self._has_left else 0.0
         each_s = min(self._quota_s / count, self._period_s)
+        if self._has_left and work_s <= run_s:
+            return self._now_s + work_s
+        # Until no more than a period's time is used in one.
+        while True:
+            work_s -= run_s
+            slice_s = _after(slice_s, run_s * count, left_s - run_s * count)
+            if not slice_s or each_s == self._period_s:
+                break
+            left_s = self._quota_s + slice_s
+            run_s = min(left_s / count, self._period_s)
+            if work_s <= run_s:
+                return end_s + work_s
+            end_s += self._period_s
         periods = max(0, math.ceil(work_s / each_s - _NOTHING) - 1)
-        return self._end_s + periods * self._period_s + work_s - periods * each_s
+        return end_s + periods * self._period_s + work_s - periods * each_s
 
     @property
     def _first_is_done(self) -> bool:
@@ -168,12 +190,21 @@ class SharedProcessor:
         else:
             self._use(self._end_s - self._now_s, count)
             whole, rest_s = divmod(now_s - self._end_s, self._period_s)
-            if count:
-                self._done_s += whole * min(self._quota_s / count, self._period_s * self._speed)
             self._end_s += (whole + 1) * self._period_s
-            self._left_s = self._quota_s
+            self._left_s = self._quota_s + self._slice_s
+            if count:
+                self._pass_periods(whole, count)
             self._use(rest_s, count)
         self._now_s = now_s
+
+    def _pass_periods(self, whole: float, count: int) -> None:
+        """So many periods pass, throughout which so many jobs are there."""
+        most_s = self._period_s * self._speed
+        while whole and self._slice_s and self._quota_s < most_s * count:
+            self._use(self._period_s, count)
+            self._left_s = self._quota_s + self._slice_s
+            whole -= 1
+        self._done_s += whole * min(self._quota_s / count, most_s)
 
     def _use(self, passed_s: float, count: int) -> None:
         """Time passes within a period."""
@@ -181,6 +212,15 @@ class SharedProcessor:
             run_s = min(passed_s * self._speed, self._left_s / count)
             self._done_s += run_s
             self._left_s -= run_s * count
+            self._slice_s = _after(self._slice_s, run_s * count, self._left_s)
+
+
+def _after(slice_s: float, used_s: float, left_s: float) -> float:
+    """What is in hand of a slice after so much was used, if the period has so much left then."""
+    slice_s -= used_s
+    if slice_s < 0.0:
+        slice_s += math.ceil(-slice_s / _SLICE_S - _NOTHING) * _SLICE_S
+    return max(0.0, min(slice_s, left_s))
 
 
 class Cores:

@@ -12,6 +12,7 @@ from dayfly.wire.loop.records import COMPUTED, DONE, State
 
 _NOTHING = 1e-9
 _NEVER = math.inf
+_SLICE_S, _KEPT_S = 0.005, 0.001
 
 
 def job(s: State, whose: int, cpu_s: float, where: int) -> None:
@@ -38,6 +39,8 @@ def take_job(s: State, where: int) -> int:
     s.jobs[at].until_s = s.jobs[last].until_s
     s.jobs[at].number, s.jobs[at].whose = s.jobs[last].number, s.jobs[last].whose
     s.processors[where].had_s = max(s.processors[where].had_s, until_s)
+    if not s.processors[where].jobs:
+        s.processors[where].slice_s = min(s.processors[where].slice_s, _KEPT_S)
     return whose
 
 
@@ -68,14 +71,24 @@ def _next_s(s: State, where: int) -> float:
     work_s = max(0.0, s.jobs[_first_job(s, where)].until_s - p.had_s)
     if not p.period_s:
         return p.at_s + work_s * max(1.0, count / p.share)
-    if p.left_s > _NOTHING * p.period_s:
-        at_once_s = min(p.left_s / count, p.end_s - p.at_s)
-        if work_s <= at_once_s:
-            return p.at_s + work_s
-        work_s -= at_once_s
+    left_s, slice_s, end_s = p.left_s, p.slice_s, p.end_s
+    has_left = left_s > _NOTHING * p.period_s
+    run_s = min(left_s / count, end_s - p.at_s) if has_left else 0.0
     each_s = min(p.quota_s / count, p.period_s)
+    if has_left and work_s <= run_s:
+        return p.at_s + work_s
+    while True:
+        work_s -= run_s
+        slice_s = _after(slice_s, run_s * count, left_s - run_s * count)
+        if not slice_s or each_s == p.period_s:
+            break
+        left_s = p.quota_s + slice_s
+        run_s = min(left_s / count, p.period_s)
+        if work_s <= run_s:
+            return end_s + work_s
+        end_s += p.period_s
     periods = max(0, math.ceil(work_s / each_s - _NOTHING) - 1)
-    return p.end_s + periods * p.period_s + work_s - periods * each_s
+    return end_s + periods * p.period_s + work_s - periods * each_s
 
 
 def _pass_time(s: State, where: int) -> None:
@@ -96,12 +109,21 @@ def _pass_time(s: State, where: int) -> None:
         beyond_s = now_s - p.end_s
         rest_s = beyond_s % p.period_s
         whole = np.rint((beyond_s - rest_s) / p.period_s)
-        if count:
-            p.had_s += whole * min(p.quota_s / count, p.period_s)
         p.end_s += (whole + 1) * p.period_s
-        p.left_s = p.quota_s
+        p.left_s = p.quota_s + p.slice_s
+        if count:
+            _pass_periods(p, whole, count)
         _use(p, rest_s, count)
     p.at_s = now_s
+
+
+def _pass_periods(p: Any, whole: float, count: int) -> None:
+    """`SharedProcessor._pass_periods`."""
+    while whole and p.slice_s and p.quota_s < p.period_s * count:
+        _use(p, p.period_s, count)
+        p.left_s = p.quota_s + p.slice_s
+        whole -= 1
+    p.had_s += whole * min(p.quota_s / count, p.period_s)
 
 
 def _use(p: Any, passed_s: float, count: int) -> None:
@@ -110,3 +132,12 @@ def _use(p: Any, passed_s: float, count: int) -> None:
         run_s = min(passed_s, p.left_s / count)
         p.had_s += run_s
         p.left_s -= run_s * count
+        p.slice_s = _after(p.slice_s, run_s * count, p.left_s)
+
+
+def _after(slice_s: float, used_s: float, left_s: float) -> float:
+    """`processor._after`."""
+    slice_s -= used_s
+    if slice_s < 0.0:
+        slice_s += math.ceil(-slice_s / _SLICE_S - _NOTHING) * _SLICE_S
+    return max(0.0, min(slice_s, left_s))

@@ -53,7 +53,7 @@ LINE = _record(
 )
 ASKED = _record("op rest", "at_s")
 #: As `SharedProcessor`. room: where its part of `State.jobs` begins.
-PROCESSOR = _record("jobs room", "share period_s quota_s at_s had_s end_s left_s")
+PROCESSOR = _record("jobs room", "share period_s quota_s at_s had_s end_s left_s slice_s")
 JOB = _record("number whose", "until_s")
 #: what: happens at this moment, to which; of: the reader of a message. number: as they were made.
 EVENT = _record("number what which of", "at_s")
