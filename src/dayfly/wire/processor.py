@@ -4,13 +4,14 @@
     one job of 12 ms    |#####...............|#####...............|##
     two jobs at once    |##.5................|##.5 ...               each gets half of the 5 ms
 
-In each period the function may use `share` times the period, all its threads together. So a short
+All threads of a function together may use `share` times the period in each period. So a short
 burst runs at full speed, and long work takes its time over the share. The kernel hands a period's
 time to CPUs in slices of 5 ms. Threads of a function of less than a core are on one CPU, where they
 share each slice; here they have equal parts.
 
-What a period has left is lost when it ends, but for the slice in hand: whoever runs then keeps what
-is left of it, beside the next period's time, and whoever stands by keeps 1 ms of it at most.
+CPU time that is left when a period ends is lost, but for the rest of the slice that the CPU was
+handed last. It may be used in the next period, too: all of it if a thread runs when the period
+ends, else 1 ms at most.
 
     9 ms from 17 ms on  |.................###|######..............|
 
@@ -31,8 +32,8 @@ from dayfly.cpus import cpus_with_room, thousandths
 _NOTHING = 1e-9
 #: Of a job's work, in seconds, that counts as nothing left.
 _DONE_S = 1e-11
-#: What the kernel hands to a CPU at a time (sched_cfs_bandwidth_slice_us), and what of it a CPU
-#: keeps where nothing runs (min_cfs_rq_runtime), in seconds.
+#: Of CPU time, in seconds: what the kernel hands to a CPU at a time (sched_cfs_bandwidth_slice_us),
+#: and what of it a CPU on which no thread runs keeps at most (min_cfs_rq_runtime).
 _SLICE_S, _KEPT_S = 0.005, 0.001
 
 
@@ -56,7 +57,7 @@ class SharedProcessor:
         self._done_s = 0.0  # CPU time that each job had that ran throughout
         self._end_s = period_s - phase_s  # of the period
         self._left_s = self._quota_s
-        self._slice_s = 0.0  # of that, what is in hand
+        self._slice_s = 0.0  # of that, what a CPU was handed
         self._speed = 1.0  # CPU seconds a second of a thread that runs
         # When done, by `_done_s`; its number; whether it had work at all.
         self._jobs: list[tuple[float, int, bool]] = []
@@ -145,22 +146,20 @@ class SharedProcessor:
         count, work_s = len(self._jobs), max(0.0, self._jobs[0][0] - self._done_s)
         if not self._period_s:
             return self._now_s + work_s * max(1.0, count / self._share)
-        left_s, slice_s, end_s = self._left_s, self._slice_s, self._end_s
-        run_s = min(left_s / count, end_s - self._now_s) if self._has_left else 0.0
+        left_s, slice_s = self._left_s, self._slice_s
+        at_s, end_s = self._now_s, self._end_s
         each_s = min(self._quota_s / count, self._period_s)
-        if self._has_left and work_s <= run_s:
-            return self._now_s + work_s
-        # Until no more than a period's time is used in one.
+        # This period, and those that begin with a rest of a slice; all others are alike.
         while True:
+            run_s = min(left_s / count, end_s - at_s)
+            if work_s <= run_s and left_s > _NOTHING * self._period_s:
+                return at_s + work_s
             work_s -= run_s
             slice_s = _after(slice_s, run_s * count, left_s - run_s * count)
             if not slice_s or each_s == self._period_s:
                 break
             left_s = self._quota_s + slice_s
-            run_s = min(left_s / count, self._period_s)
-            if work_s <= run_s:
-                return end_s + work_s
-            end_s += self._period_s
+            at_s, end_s = end_s, end_s + self._period_s
         periods = max(0, math.ceil(work_s / each_s - _NOTHING) - 1)
         return end_s + periods * self._period_s + work_s - periods * each_s
 
@@ -198,7 +197,7 @@ class SharedProcessor:
         self._now_s = now_s
 
     def _pass_periods(self, whole: float, count: int) -> None:
-        """So many periods pass, throughout which so many jobs are there."""
+        """So many whole periods pass, with the same number of jobs throughout."""
         most_s = self._period_s * self._speed
         while whole and self._slice_s and self._quota_s < most_s * count:
             self._use(self._period_s, count)
@@ -216,7 +215,13 @@ class SharedProcessor:
 
 
 def _after(slice_s: float, used_s: float, left_s: float) -> float:
-    """What is in hand of a slice after so much was used, if the period has so much left then."""
+    """Returns what a CPU has of a slice after it used more CPU time; it takes new ones as it needs.
+
+    Args:
+        slice_s: what it had before.
+        used_s: what it used.
+        left_s: what the period has left after that, of which no slice can be more.
+    """
     slice_s -= used_s
     if slice_s < 0.0:
         slice_s += math.ceil(-slice_s / _SLICE_S - _NOTHING) * _SLICE_S

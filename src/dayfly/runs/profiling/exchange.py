@@ -251,7 +251,7 @@ class _End:
             self._served.append((size, (after_s - before_s) / count))
 
     def _long(self, s_per_byte: float) -> int:
-        """Elements that the long sums have together; 0: they would tell nothing of a message."""
+        """Elements of all long sums together; 0: they would be too short to time a message by."""
         affordable = self._request.budget_s / THERE_AND_BACK / s_per_byte
         chunk_bytes = self._channel.abilities.chunk_bytes
         most_bytes = min(self._sizes[-1], affordable)

@@ -36,8 +36,8 @@ from dayfly.wire.stores.base import Store
 
 #: Rounds at the end.
 _ROUNDS = 2
-#: Rounds in a row: their seconds, and their least and greatest number. The first ones do not count,
-#: if there are several.
+#: Of a row of rounds: about how many seconds it takes, and its least and greatest number of rounds.
+#: How many of its first rounds do not count: of a short row, and of a long one.
 _ROW_S, _SHORTEST_ROW, _LONGEST_ROW = 0.1, 4, 40
 _FIRST, _FIRST_OF_MANY = 1, 3
 #: Until so many rounds are timed they get two thirds of the time; and the most that count.
@@ -227,8 +227,8 @@ class Watched(Worker):
         return over or spent_s["rounds"] <= part * spent_s["parts"]
 
     def _next_part(self, parts: Parts, *, over: bool) -> Callable[[], None] | None:
-        """The next part; once the time is over, of those timed too seldom, and passes in a row,
-        which are what is done until neighbours compute."""
+        """The next part, or None. over: the time is over, so parts that were timed often enough are
+        left out; passes in a row are never, as they go on until neighbours have computed."""
         for name, part in parts:
             if not over or len(self._parts.get(name, ())) < _LEAST:
                 return part
@@ -310,7 +310,7 @@ class Watched(Worker):
         self._warm = batch
 
     def _each_part(self, batches: Mapping[int, Any], times: int) -> Parts:
-        """All parts, each to be done before the next is asked for."""
+        """Yields all parts; each must be done before the next is asked for."""
         if self._request.neighbours:
             yield "in a row", partial(self._pass_in_a_row, batches[self._request.each])
         for count, batch in batches.items():

@@ -31,8 +31,8 @@ FEW = 16
 PAUSE_S = 0.03
 #: Of float32.
 ITEM_BYTES = 4
-#: Bytes of long sums, at most, and how many messages more than short ones they have, at least, so
-#: that what a message takes can be told from what a sum takes.
+#: Bytes of all long sums of one time, at most; and how many messages more than as many short sums
+#: they need, at least: with fewer, the time of a message cannot be told from that of a sum.
 _LONG_BYTES = 2**24
 _MORE_MESSAGES = 8
 #: A sum takes about so many times as long as one message of its bytes: up, down, and added.

@@ -71,22 +71,19 @@ def _next_s(s: State, where: int) -> float:
     work_s = max(0.0, s.jobs[_first_job(s, where)].until_s - p.had_s)
     if not p.period_s:
         return p.at_s + work_s * max(1.0, count / p.share)
-    left_s, slice_s, end_s = p.left_s, p.slice_s, p.end_s
-    has_left = left_s > _NOTHING * p.period_s
-    run_s = min(left_s / count, end_s - p.at_s) if has_left else 0.0
+    left_s, slice_s = p.left_s, p.slice_s
+    at_s, end_s = p.at_s, p.end_s
     each_s = min(p.quota_s / count, p.period_s)
-    if has_left and work_s <= run_s:
-        return p.at_s + work_s
     while True:
+        run_s = min(left_s / count, end_s - at_s)
+        if work_s <= run_s and left_s > _NOTHING * p.period_s:
+            return at_s + work_s
         work_s -= run_s
         slice_s = _after(slice_s, run_s * count, left_s - run_s * count)
         if not slice_s or each_s == p.period_s:
             break
         left_s = p.quota_s + slice_s
-        run_s = min(left_s / count, p.period_s)
-        if work_s <= run_s:
-            return end_s + work_s
-        end_s += p.period_s
+        at_s, end_s = end_s, end_s + p.period_s
     periods = max(0, math.ceil(work_s / each_s - _NOTHING) - 1)
     return end_s + periods * p.period_s + work_s - periods * each_s
 
