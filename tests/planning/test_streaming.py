@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from dayfly.planning.predict import predict
 from dayfly.planning.ranks import ChannelModel
 from dayfly.specs.methods import Method
 from dayfly.specs.streaming import Streaming
-from tests.planning.test_predict import AWS, PASS_S, over, predicted
+from tests.planning.by_hand import given, profile, size
+from tests.planning.test_predict import AWS, ONE, PASS_S, over, predicted
 
 NESTEROV: dict[str, Any] = {
     "workers": 2,
@@ -111,6 +113,19 @@ def test_a_checkpoint_has_each_workers_own_parameters() -> None:
     )
     assert streamed[0] == plain[0]
     assert streamed[1] == plain[1] + 960_000
+
+
+def test_a_longer_checkpoint_takes_longer_where_large_messages_are_faster() -> None:
+    """One wrote 960 kB and a momentum of as many. Of two, each writes as many of its own, and half
+    of as many that they share: half more, at the most bytes a second that there are."""
+    saturating = replace(over(0.0).sizes[0].up, saturation_per_byte=1e-5)
+    known = profile([ONE], size(1, end_s=given(0.5), up=saturating), validation_samples=0)
+    ended_s = [
+        found.total_s - found.startup_s - found.train_s
+        for found in (predicted(known, workers=1), predicted(known, **of(2, 1)))
+    ]
+    more_s = 960_000 / saturating.peak_bytes_per_s.value
+    assert ended_s == pytest.approx([0.5, 0.5 + more_s], rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from dayfly.batches import share
+from dayfly.elementwise import most
 from dayfly.planning.function_times import contended, declined, interpolated
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.specs.compression import compression
@@ -335,13 +336,29 @@ def start_s(profile: Profile, configuration: Configuration, stage: int) -> float
 
 
 def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
-    """Seconds from the last step to the end: what one worker of the whole model takes, less writing
-    what the others write of the checkpoint."""
+    """Seconds from the last step to the end, of a stage's workers."""
     c, size = configuration, stage_size(profile, configuration, stage)
-    shared, own = kept_bytes(profile, c, stage_layers(profile, c, stage), within=False)
+    return ending_s(profile, c, size, stage_layers(profile, c, stage), c.members_of(stage))
+
+
+def ending_s(
+    profile: Profile, c: Configuration, size: SizeProfile, layers: tuple[LayerBytes, ...], many: int
+) -> float:
+    """Seconds from the last step to the end: what one worker of the whole model takes, but it
+    writes its own part of a checkpoint.
+
+    Args:
+        profile: of the job.
+        c: of the run.
+        size: of the workers.
+        layers: that they have.
+        many: workers that have these layers and write them together; elementwise.
+    """
+    shared, own = kept_bytes(profile, c, layers, within=False)
     measured = _model_bytes(profile.layers) + _state_bytes(profile, profile.layers)
-    others = measured - shared / c.members_of(stage) - own
-    return max(0.0, size.end_s.value - size.up.occupied_s(others))
+    writing_s = size.up.occupied_s(shared / many + own) - size.up.occupied_s(measured)
+    seconds: float = most(0.0, size.end_s.value + writing_s)
+    return seconds
 
 
 def kept_bytes(

@@ -13,7 +13,7 @@ from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import summed_bytes
 from dayfly.planning.choose.front import counted
-from dayfly.planning.configuration import ITEM_BYTES, Configuration
+from dayfly.planning.configuration import ITEM_BYTES, Configuration, ending_s
 from dayfly.planning.data_parallel import averaged_of, copying_s
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.local_rounds import SumTimes, reduced_at_s
@@ -140,6 +140,16 @@ class DataParallelProblem:
         """
         c = self.configuration(2)
         return size.step_s.value + sum(copying_s(size, c, averaged_of(self.profile, c)))
+
+    def ending_s(self, size: SizeProfile, workers: int) -> float:
+        """Returns the seconds from the last step to the end; elementwise in workers.
+
+        Args:
+            size: of the functions.
+            workers: how many.
+        """
+        c = self.configuration(2)
+        return ending_s(self.profile, c, size, self.profile.layers, workers)
 
     @property
     def summed_bytes(self) -> float:

@@ -250,7 +250,7 @@ class _Search:
         block = cast("int", self._block[batch])
         validated_s = blocks_s(in_one, validation_samples, block, n)
         training_s = p.epochs * trained_s + validated * (validated_s + sums.measured_s[k])
-        of_run = lived(p.platform, size, n, cast("float", training_s))
+        of_run = lived(p, size, n, cast("float", training_s))
         run_s = cast("Array", of_run[0])
         usd = usd_beside_sums(p, memory_mib, size, n, *of_run, cast("int", steps)) + (
             p.epochs * steps * hybrid.step_usd[k] + validated * sums.measured_usd[k]

@@ -61,16 +61,16 @@ def run_of(
     validation_s = validating_s(size, p.profile.validation_samples, p.batch_size, workers)
     validated = validations(p.epochs, p.validate_every)
     training_s = steps * step_s + validated * (validation_s + summed_s)
-    return lived(p.platform, size, workers, training_s)
+    return lived(p, size, workers, training_s)
 
 
 def lived(
-    platform: FunctionPlatform, size: SizeProfile, workers: int, training_s: float
+    p: DataParallelProblem, size: SizeProfile, workers: int, training_s: float
 ) -> tuple[float, int]:
     """Returns the seconds of a run, and the lives of each of its functions; elementwise.
 
     Args:
-        platform: where they are.
+        p: the problem.
         size: of the functions.
         workers: how many.
         training_s: seconds of all steps and validations.
@@ -78,12 +78,13 @@ def lived(
     Raises:
         RequestError: interruptions of spot machines leave no time to train.
     """
-    lives = _lives(platform, size, training_s)
+    ended_s = p.ending_s(size, workers)
+    lives = _lives(p.platform, training_s, size.start_s.value + ended_s)
     start_s = size.init_s.value + size.start_s.value
     run_s = interrupted_s(
-        training_s + lives * (start_s + size.end_s.value),
+        training_s + lives * (start_s + ended_s),
         workers,
-        platform,
+        p.platform,
         start_s=start_s,
         checkpoint_every_s=CHECKPOINT_EVERY_S,
     )
@@ -128,12 +129,12 @@ def usd_beside_sums(
     return usd + by_value(p.store.servers_usd, run_s) if p.store.rented else usd
 
 
-def _lives(platform: FunctionPlatform, size: SizeProfile, training_s: float) -> int:
-    """Of a function, one after another."""
+def _lives(platform: FunctionPlatform, training_s: float, spare_s: float) -> int:
+    """Of a function, one after another; spare_s: of each, for its start and end."""
     if platform.lifetime_max_s is None:
         return 1
-    room_s = platform.lifetime_max_s - size.start_s.value - size.end_s.value
-    lives: int = most(1, ceiling(training_s / max(room_s, 1.0)))
+    room_s = platform.lifetime_max_s - spare_s
+    lives: int = most(1, ceiling(training_s / most(room_s, 1.0)))
     return lives
 
 
