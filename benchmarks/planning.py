@@ -110,7 +110,7 @@ def run(args: Sequence[str]) -> Json:
         Session.open() as session,
         channels(one.channel for one in chosen) as urls,
         one_thread(),
-        _works(chosen, steadily=asked.steady) as works,
+        _works(chosen, asked.profiles, steadily=asked.steady) as works,
     ):
         scratch = scratch_of(session)
         measured = partial(_profiled, chosen, works, urls, scratch, quick=asked.quick)
@@ -175,12 +175,15 @@ def _forecasts(
 
 @contextmanager
 def _works(
-    chosen: Sequence[Chosen], *, steadily: bool
+    chosen: Sequence[Chosen], keep: Path | None, *, steadily: bool
 ) -> Iterator[Mapping[str, tuple[Work, Paced]]]:
-    """What the configurations train, by its name, each with what says how fast the machine is."""
+    """What the configurations train, by its name, each with what says how fast the machine is.
+
+    keep: where the times of steady layers are kept.
+    """
     names = dict.fromkeys(one.work for one in chosen)
     if steadily:
-        yield {name: (steady(WORKS[name]), Even()) for name in names}
+        yield {name: (steady(WORKS[name], keep), Even()) for name in names}
         return
     with paces(names) as probes:
         yield {name: (WORKS[name], probes[name]) for name in names}
@@ -301,7 +304,8 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         "--profiles",
         type=_directory,
         metavar="DIR",
-        help="keep the profiles there, and use those that are there (default: make them anew)",
+        help="keep the profiles there, and use those that are there; of --steady in a directory "
+        "of its own there (default: make them anew)",
     )
     parser.add_argument(
         "--again",
@@ -323,14 +327,17 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
         parser.error("argument --imitate: not with --choose or --only")
     if asked.steady and asked.choose:
         parser.error("argument --steady: not with --choose")
-    if asked.steady and asked.profiles:
-        parser.error("argument --steady: not with --profiles: layers take other times each time")
     if asked.again and (asked.choose or asked.steady):
         parser.error("argument --again: not with --choose or --steady")
     if asked.again and asked.profiles and asked.again.samefile(asked.profiles):
         parser.error("argument --again: give another directory than --profiles has")
     if asked.rounds == 0 and (asked.choose or not asked.profiles):
         parser.error("argument --rounds: 0 makes profiles alone: add --profiles DIR")
+    if asked.steady and asked.profiles:
+        try:
+            asked.profiles = _directory(f"{asked.profiles}/steady")
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"argument --profiles: {error}")
     known = (_JOBS if asked.run else _PROBLEMS) if asked.choose else tuple(EVERY)
     usual: Iterable[str] = IMITATED if asked.imitate else _QUICK if asked.quick else CHOSEN
     asked.only = asked.only or list(known if asked.choose else usual)

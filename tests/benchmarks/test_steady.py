@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.parts.planning.steady import Layer, SteadyLayer, Takes, steady, 
 from torch import nn
 
 from benchmarks import planning
+from dayfly.errors import RequestError
 
 TAKES = Layer(forward=Takes(0.02, 0.005), backward=Takes(0.03, 0.01))
 
@@ -91,6 +93,29 @@ def test_a_work_made_steady() -> None:
     assert backward_s >= sum(one.backward.of(len(x)) for one in takes) > 0
 
 
+@pytest.mark.long
+def test_layers_keep_their_times_beside_profiles(tmp_path: Path) -> None:
+    made = steady(WORKS["mlp"], tmp_path)
+    again = steady(WORKS["mlp"], tmp_path)
+    assert isinstance(made.model, partial)
+    assert isinstance(again.model, partial)
+    assert again.model.args[1] == made.model.args[1]
+    file = tmp_path / "mlp.layers.json"
+    for text, why in (
+        ("[]", "give times from 0, of "),
+        (json.dumps([[[-1, 0], [0, 0]]] * len(made.model.args[1])), "give times from 0, of "),
+        ("[[1, 2]]", "is no list of layers' times"),
+        ("{", "is no list of layers' times"),
+    ):
+        file.write_text(text)
+        with pytest.raises(RequestError, match=why):
+            steady(WORKS["mlp"], tmp_path)
+    file.unlink()
+    (tmp_path / "mlp-file-lambda.json").touch()
+    with pytest.raises(RequestError, match="what the layers of mlp-file-lambda"):
+        steady(WORKS["mlp"], tmp_path)
+
+
 def test_its_pace_is_always_the_same() -> None:
     assert Even().beside(lambda: 7) == (7, 1.0)
 
@@ -99,7 +124,7 @@ def test_its_pace_is_always_the_same() -> None:
     ("flags", "why"),
     [
         (["--choose"], "--steady: not with --choose"),
-        (["--profiles", "{}"], "--steady: not with --profiles"),
+        (["--again", "{}"], "--again: not with --choose or --steady"),
     ],
 )
 def test_what_does_not_go_with_it(
@@ -108,3 +133,12 @@ def test_what_does_not_go_with_it(
     with pytest.raises(SystemExit):
         planning.run(["--steady", *(flag.format(tmp_path) for flag in flags)])
     assert why in capsys.readouterr().err
+
+
+def test_a_file_where_its_profiles_would_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "steady").touch()
+    with pytest.raises(SystemExit):
+        planning.run(["--steady", "--profiles", str(tmp_path)])
+    assert f"--profiles: {tmp_path}/steady is no directory" in capsys.readouterr().err

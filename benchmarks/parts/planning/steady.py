@@ -6,14 +6,20 @@ On a machine that others use, too, the same pass takes half as long again from o
 next, and what is predicted from passes is as wrong, whatever predicts. Here layers compute what
 they do, and then small products until their time is up: parameters, messages and memory are the
 job's, and a plan is right or wrong by all that is not the machine's speed.
+
+Beside profiles that are kept lie the times that layers have, so that they predict runs of another
+day, too.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,6 +27,7 @@ import torch
 from torch import nn
 
 from benchmarks.parts.planning.jobs import Work
+from dayfly.errors import RequestError
 from dayfly.training.stages.layers import layers_of
 
 #: Passes of each of two batches, by whose medians layers get their time, and how many times these:
@@ -130,8 +137,51 @@ def steady_model(make: Callable[[], nn.Module], takes: Sequence[Layer]) -> nn.Se
     return nn.Sequential(*(SteadyLayer(*one) for one in zip(layers, takes, strict=True)))
 
 
-def steady(work: Work) -> Work:
-    """The work with layers that take longer than they do on this machine now, found by passes."""
+def steady(work: Work, keep: Path | None = None) -> Work:
+    """The work with layers that take longer than they do on this machine now, found by passes.
+
+    keep: a directory where their times lie, or are put. Raises RequestError for times that are
+    none, and where profiles are whose layers' times are not.
+    """
+    file = None if keep is None else keep / f"{work.name}.layers.json"
+    if file is None:
+        takes = _found(work)
+    elif file.exists():
+        takes = _read(file, len(layers_of(work.model())))
+    elif others := sorted(one.name for one in file.parent.glob(f"{work.name}-*.json")):
+        raise RequestError(
+            f"{file} is not there, which says what the layers of {others[0]} take: take the "
+            f"profiles of {work.name} away, and they are made anew"
+        )
+    else:
+        takes = _found(work)
+        sides = [[[one.fixed_s, one.each_s] for one in (a.forward, a.backward)] for a in takes]
+        file.write_text(json.dumps(sides) + "\n", encoding="utf-8")
+    return replace(work, model=partial(steady_model, work.model, takes))
+
+
+def _read(file: Path, count: int) -> list[Layer]:
+    """What was written of so many layers. Raises RequestError, which names the file."""
+    try:
+        sides = json.loads(file.read_text(encoding="utf-8"))
+        takes = [
+            Layer(Takes(float(a), float(b)), Takes(float(c), float(d))) for (a, b), (c, d) in sides
+        ]
+    except OSError as error:
+        raise RequestError(f"{str(file)!r} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        raise RequestError(
+            f"{str(file)!r} is no list of layers' times: for each layer give "
+            "[[fixed_s, each_s], [fixed_s, each_s]]"
+        ) from error
+    times = (s for a in takes for one in (a.forward, a.backward) for s in (one.fixed_s, one.each_s))
+    if len(takes) != count or not all(0 <= s < math.inf for s in times):
+        raise RequestError(f"{str(file)!r}: give times from 0, of {count} layers")
+    return takes
+
+
+def _found(work: Work) -> list[Layer]:
+    """What layers take, by passes, and longer."""
     count = len(layers_of(work.model()))
     model = steady_model(work.model, [Layer()] * count)
     whole, part = work.batch_size, work.few
@@ -140,7 +190,7 @@ def steady(work: Work) -> Work:
     for few, many in zip(*own, strict=True):
         sides = zip(few, many, strict=True)
         takes.append(Layer(*(_line((part, less), (whole, more)) for less, more in sides)))
-    return replace(work, model=partial(steady_model, work.model, takes))
+    return takes
 
 
 def _passes(work: Work, model: nn.Sequential, samples: int) -> list[list[tuple[float, float]]]:
