@@ -156,7 +156,7 @@ def many_requests(
         RequestError: as of `sum_of`.
     """
     if not c.cut:
-        # Requests are the same wherever sums are waited for.
+        # A round that ends an epoch has as many requests, and may be shorter than `--overlap`.
         whole = volume(many_step(profile, c, means, batches, closes=True)[1])
         return whole.puts, whole.gets
     # The schedules of the passes are those that virtual time takes, which are made once.

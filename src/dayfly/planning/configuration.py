@@ -336,7 +336,7 @@ def start_s(profile: Profile, configuration: Configuration, stage: int) -> float
 
 
 def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
-    """Seconds from the last step to the end, of a stage's workers."""
+    """Seconds from a worker's last step to its end. stage: the worker's."""
     c, size = configuration, stage_size(profile, configuration, stage)
     return ending_s(profile, c, size, stage_layers(profile, c, stage), c.members_of(stage))
 
@@ -344,15 +344,16 @@ def end_s(profile: Profile, configuration: Configuration, stage: int) -> float:
 def ending_s(
     profile: Profile, c: Configuration, size: SizeProfile, layers: tuple[LayerBytes, ...], many: int
 ) -> float:
-    """Seconds from the last step to the end: what one worker of the whole model takes, but it
-    writes its own part of a checkpoint.
+    """Seconds from a worker's last step to its end, with its part of the last checkpoint.
+
+    In the profile a lone worker wrote all of it.
 
     Args:
-        profile: of the job.
+        profile: of the job; its `end_s` is the lone worker's.
         c: of the run.
-        size: of the workers.
-        layers: that they have.
-        many: workers that have these layers and write them together; elementwise.
+        size: of the worker.
+        layers: that it has.
+        many: workers that have these layers, each of which writes as much of them; elementwise.
     """
     shared, own = kept_bytes(profile, c, layers, within=False)
     measured = _model_bytes(profile.layers) + _state_bytes(profile, profile.layers)

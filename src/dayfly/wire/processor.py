@@ -4,10 +4,10 @@
     one job of 12 ms    |#####...............|#####...............|##
     two jobs at once    |##.5................|##.5 ...               each gets half of the 5 ms
 
-All threads of a function together may use `share` times the period in each period. So a short
-burst runs at full speed, and long work takes its time over the share. The kernel hands a period's
-time to CPUs in slices of 5 ms. Threads of a function of less than a core are on one CPU, where they
-share each slice; here they have equal parts.
+In each period the threads of a function may together use CPU time of `share` times the period. So a
+short burst runs at full speed, and long work takes its time over the share. The kernel hands a
+period's CPU time to CPUs in slices of 5 ms. Threads of a function of less than a core are on one
+CPU, where they share each slice; here they have equal parts.
 
 CPU time that is left when a period ends is lost, but for the rest of the slice that the CPU was
 handed last. It may be used in the next period, too: all of it if a thread runs when the period
@@ -32,8 +32,8 @@ from dayfly.cpus import cpus_with_room, thousandths
 _NOTHING = 1e-9
 #: Of a job's work, in seconds, that counts as nothing left.
 _DONE_S = 1e-11
-#: Of CPU time, in seconds: what the kernel hands to a CPU at a time (sched_cfs_bandwidth_slice_us),
-#: and what of it a CPU on which no thread runs keeps at most (min_cfs_rq_runtime).
+#: CPU seconds that the kernel hands to a CPU at a time (sched_cfs_bandwidth_slice_us), and the most
+#: that a CPU keeps of them while no thread runs on it (min_cfs_rq_runtime).
 _SLICE_S, _KEPT_S = 0.005, 0.001
 
 
@@ -197,7 +197,7 @@ class SharedProcessor:
         self._now_s = now_s
 
     def _pass_periods(self, whole: float, count: int) -> None:
-        """So many whole periods pass, with the same number of jobs throughout."""
+        """`whole` periods pass, in each of which `count` jobs run."""
         most_s = self._period_s * self._speed
         while whole and self._slice_s and self._quota_s < most_s * count:
             self._use(self._period_s, count)

@@ -109,7 +109,7 @@ def proposed(
     else:
         found = [_answer(planner) for planner in planners]
     return Proposed(
-        # A planner in a fork returns copies of the target; caches know the original only.
+        # Plans of a fork have copies of the target. Caches find the original itself soonest.
         tuple(replace(each, target=target) for one in found for each in one.candidates),
         max(one.gap for one in found),
         {planner: why for one in found for planner, why in one.refused.items()},

@@ -36,8 +36,8 @@ from dayfly.wire.stores.base import Store
 
 #: Rounds at the end.
 _ROUNDS = 2
-#: Of a row of rounds: about how many seconds it takes, and its least and greatest number of rounds.
-#: How many of its first rounds do not count: of a short row, and of a long one.
+#: Seconds that a row of rounds is to take, and the fewest and the most rounds of a row. Then, how
+#: many of its first rounds do not count: of a short row, and of a long one.
 _ROW_S, _SHORTEST_ROW, _LONGEST_ROW = 0.1, 4, 40
 _FIRST, _FIRST_OF_MANY = 1, 3
 #: Until so many rounds are timed they get two thirds of the time; and the most that count.
@@ -227,8 +227,8 @@ class Watched(Worker):
         return over or spent_s["rounds"] <= part * spent_s["parts"]
 
     def _next_part(self, parts: Parts, *, over: bool) -> Callable[[], None] | None:
-        """The next part, or None. over: the time is over, so parts that were timed often enough are
-        left out; passes in a row are never, as they go on until neighbours have computed."""
+        """Returns the next part to time; None: there is none. over: leave out those that were timed
+        often enough. Passes in a row never are, as they go on until neighbours have computed."""
         for name, part in parts:
             if not over or len(self._parts.get(name, ())) < _LEAST:
                 return part
