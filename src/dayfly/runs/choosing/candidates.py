@@ -7,7 +7,6 @@ k-reduce        the same with the batch free, FasDL's problem; of hap by its own
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dayfly.errors import RequestError
+from dayfly.planning.choose import forked
 from dayfly.planning.choose.arrays import Array, undominated
 from dayfly.planning.choose.data_parallel import (
     least_of,
@@ -29,7 +29,6 @@ from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
-from dayfly.runs.choosing import forked
 from dayfly.runs.choosing.candidate import (
     DATA_PARALLEL,
     K_REDUCE,
@@ -288,7 +287,7 @@ def _pipelines(
             "cuts are searched for one batch, and the job's batch_per_worker has one for each "
             "number of replicas: give --batch-size to search them, too"
         )
-    until = time.process_time() + time_limit_s
+    until = forked.cpu_s() + time_limit_s
     gap = 0.0
     kinds = kinds_of_sizes(target.profile)
     # Interruptions make cuts of more functions a little longer than the search had them.
@@ -296,7 +295,7 @@ def _pipelines(
 
     def points_of(kind: FunctionKind) -> list[Point[Candidate]]:
         nonlocal gap
-        left_s = (until - time.process_time()) / (len(kinds) - kinds.index(kind))
+        left_s = (until - forked.cpu_s()) / (len(kinds) - kinds.index(kind))
         found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind, known)
         if found or its_gap:  # else rivals beat all cuts, even if nobody interrupts these
             gap = max(gap, (1 + its_gap) * spread - 1)
@@ -342,7 +341,7 @@ def _pipelines_of(
     def run_of(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
         return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
 
-    until = time.process_time() + time_limit_s
+    until = forked.cpu_s() + time_limit_s
     found: dict[Settings, Candidate] = {}
     seen: dict[PipelinePlan, tuple[Candidate, float]] = {}
     spare_mib, gap = 0.0, 0.0
@@ -351,7 +350,7 @@ def _pipelines_of(
         merged, problems = cut_problems(target, asked, wanted, kind, spare_mib)
         if known is not None and not seen and all_beaten(problems, known, run_of):
             return [], 0.0
-        left_s = max(0.01, until - time.process_time())
+        left_s = max(0.01, until - forked.cpu_s())
         choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
         good, gap = tuple(point.plan for point in choice.points), choice.gap
         excess = 0.0
@@ -372,7 +371,7 @@ def _pipelines_of(
             excess = max(excess, over)
             if over <= 0:
                 found.setdefault(one.settings, one)
-        if time.process_time() > until or (choice.exact and not excess):
+        if forked.cpu_s() > until or (choice.exact and not excess):
             break
         spare_mib += excess
     return list(found.values()), gap

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from dayfly.errors import RequestError
+from dayfly.planning.choose import forked
 from dayfly.planning.choose.front import Front, Point, difference, dollars, per_cent, seconds
 from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.compiled import make_ready
@@ -326,10 +327,10 @@ def _proposed(
     """
     found: dict[int, Proposed] = {}
     order = in_order(targets, asked) if known is not None else range(len(targets))
-    until = time.process_time() + _SEARCHING * asked.time_limit_s / ways
+    until = forked.cpu_s() + _SEARCHING * asked.time_limit_s / ways
     for number, at in enumerate(order):
         # Those to come need less: most of them are beaten by what is known then.
-        left_s = max(0.0, until - time.process_time()) / min(2, len(order) - number)
+        left_s = max(0.0, until - forked.cpu_s()) / min(2, len(order) - number)
         target = targets[at].of_sizes(asked.memory_mib)
         found[at] = proposed(target, asked, time_limit_s=max(0.01, left_s), known=known)
     return [found[at] for at in range(len(targets))]

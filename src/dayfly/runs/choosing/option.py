@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
+from dayfly.closing import Closing
 from dayfly.planning.checks import check_configuration
+from dayfly.planning.choose.forked import Forks
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.closed_form import MOST_SIMULATED
 from dayfly.planning.configuration import stage_memory_mib, stage_range, stage_size
@@ -17,7 +19,6 @@ from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict
-from dayfly.runs.choosing import forked
 from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate, learning
 from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings
@@ -108,10 +109,30 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
     return _option(candidate, _said(most_messages, candidate))
 
 
-def predicted_each(candidates: Sequence[Candidate], most_messages: float) -> list[Option]:
-    """Returns the candidates with predictions, in their order; uses all CPUs (`forked`)."""
-    said = forked.each(partial(_said, most_messages), candidates)
-    return list(map(_option, candidates, said))
+class Predicting(Closing):
+    """Predicts some candidates at a time, with all CPUs.
+
+    Args:
+        candidates: those that may be predicted.
+        most_messages: as of `predicted`.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], most_messages: float) -> None:
+        self._candidates = candidates
+        self._forks = Forks(partial(_said, most_messages), candidates)
+
+    def of(self, numbers: Sequence[int]) -> list[Option]:
+        """Returns some of the candidates with their predictions.
+
+        Raises:
+            RequestError: one of them cannot be run.
+        """
+        said = self._forks.of(numbers)
+        return [_option(self._candidates[at], one) for at, one in zip(numbers, said, strict=True)]
+
+    def close(self) -> None:
+        """Ends what predicts beside this process."""
+        self._forks.close()
 
 
 def _option(candidate: Candidate, said: tuple[Prediction, str, int]) -> Option:

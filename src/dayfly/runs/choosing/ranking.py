@@ -25,7 +25,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import over_front, undominated
 from dayfly.planning.choose.front import Front, Point
 from dayfly.runs.choosing.candidate import Candidate
-from dayfly.runs.choosing.option import Option, fits, predicted_each
+from dayfly.runs.choosing.option import Option, Predicting, fits
 from dayfly.runs.choosing.query import Goal
 from dayfly.specs.methods import Method
 
@@ -80,14 +80,15 @@ def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least
     Raises:
         RequestError: no plan keeps the goal's limits; with the nearest one.
     """
-    search = _Search(candidates, goal, MESSAGES_PER_S * limit_s)
-    while search.open:
-        late = search.messages >= _ALL_PER_S * limit_s
-        left = _AT_ONCE if search.messages < _SOON else least - len(search.options)
-        few = search.next_few(0 if late else left, late=late)
-        if not few:
-            break
-        search.predict(few)
+    search = _Search(candidates, goal)
+    with Predicting(candidates, MESSAGES_PER_S * limit_s) as predicting:
+        while search.open:
+            late = search.messages >= _ALL_PER_S * limit_s
+            left = _AT_ONCE if search.messages < _SOON else least - len(search.options)
+            few = search.next_few(0 if late else left, late=late)
+            if not few:
+                break
+            search.learn(few, predicting.of(few))
     options = search.options
     if not options:
         raise RequestError(
@@ -114,12 +115,12 @@ class _Search:
     until one is predicted, of those at other targets.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], goal: Goal, most_messages: float) -> None:
+    def __init__(self, candidates: Sequence[Candidate], goal: Goal) -> None:
         self.open: dict[int, Candidate] = dict(enumerate(candidates))
         self.options: list[Option] = []
         self.too_large = 0
         self.messages = 0
-        self._goal, self._most_messages = goal, most_messages
+        self._goal = goal
         self._like = [_like(one) for one in candidates]
         self._apart: dict[object, list[tuple[float, float]]] = {}
         self._mean: dict[object, tuple[float, float]] = {}
@@ -142,11 +143,10 @@ class _Search:
             few.append(at)
         return few
 
-    def predict(self, few: Sequence[int]) -> None:
-        """Make options of candidates, unless they do not fit."""
-        candidates = [self.open.pop(number) for number in few]
-        options = predicted_each(candidates, self._most_messages)
+    def learn(self, few: Sequence[int], options: Sequence[Option]) -> None:
+        """Take predicted candidates, unless they do not fit, and expect others as they came out."""
         for number, option in zip(few, options, strict=True):
+            del self.open[number]
             self._learn(number, option)
         mean, usual = self._mean, (1.0, 1.0)
         ratio = [mean.get(one) or mean.get(one[1:], usual) for one in self._like]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dayfly.errors import RequestError
+from dayfly.planning.choose import forked
 from dayfly.planning.choose.front import Front, Point, counted
 from dayfly.planning.choose.pipelines.bounds import fewest_used
 from dayfly.planning.choose.pipelines.compiled import engine
@@ -209,7 +209,7 @@ def choose(
     if not problems:
         raise RequestError("nothing to choose among: give a problem")
     loops = engine(compiled, problems=problems)
-    deadline = None if time_limit_s is None else time.process_time() + time_limit_s
+    deadline = None if time_limit_s is None else forked.cpu_s() + time_limit_s
     stores = [problem for problem in problems if isinstance(problem, StagesOverStore)]
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]

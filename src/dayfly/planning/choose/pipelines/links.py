@@ -20,7 +20,6 @@ mean of all, or more, and the longest layer.
 from __future__ import annotations
 
 import heapq
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -28,6 +27,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from dayfly.planning.choose import forked
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.planning.choose.front import Point
@@ -178,7 +178,7 @@ def search_over_links(
 
     Args:
         problems: that differ in their schedules alone. The front that each leaves is given, too.
-        deadline: of time.process_time.
+        deadline: of `forked.cpu_s`.
         rivals: seconds and dollars of steps; plans that one of these beats are not sought.
     """
     known: Known = Incumbents.of(rivals)
@@ -229,7 +229,7 @@ def _search(
         tau = _tau(known, box.of.split)
         if bound >= tau:
             continue
-        if deadline is not None and time.process_time() > deadline:
+        if deadline is not None and forked.cpu_s() > deadline:
             gap = max(gap, tau / bound - 1)
             continue
         lower, upper = box.halves()

@@ -126,7 +126,7 @@ class Incumbents(Generic[P]):
 
     def add(self, found: Sequence[tuple[float, float, P | None]]) -> None:
         """Plans, by seconds and dollars; nothing changes if what is known is no worse than all."""
-        found = [(t, u, plan) for t, u, plan in found if not self._has_no_worse(t, u)]
+        found = [(t, u, plan) for t, u, plan in found if not self.has_no_worse(t, u)]
         if not found:
             return
         seconds = np.concatenate([self.seconds, [t for t, _, _ in found]])
@@ -136,7 +136,8 @@ class Incumbents(Generic[P]):
         self.seconds, self.usd = seconds[keep], usd[keep]
         self.plans = [plans[at] for at in keep.tolist()]
 
-    def _has_no_worse(self, seconds: float, usd: float) -> bool:
+    def has_no_worse(self, seconds: float, usd: float) -> bool:
+        """Returns whether some plan takes no longer, and costs no more."""
         at = int(self.seconds.searchsorted(seconds, side="right"))
         return at > 0 and bool(self.usd[at - 1] <= usd)
 

@@ -48,17 +48,17 @@ above decide how many micro-batches the next one below holds: bounds take one fo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
+from dayfly.planning.choose import forked
 from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.bounds import (
     DEARER,
     Case,
-    Found,
     Known,
     by_price,
     first_look,
@@ -95,7 +95,7 @@ def search(
 
     Args:
         beam: only those that a few labels of each price lead to.
-        deadline: of time.process_time.
+        deadline: of `forked.cpu_s`.
     """
     by_uses = case.crowded
     case.crowded |= _search(case, known, beam, within, deadline, by_uses=by_uses) > 0
@@ -123,7 +123,7 @@ def _search(
     store = _Labels(count)
     opened = np.logical_or.reduce([one.opened for one in case.classes])
     for q in reversed(range(count)):
-        if deadline is not None and time.process_time() > deadline:
+        if deadline is not None and forked.cpu_s() > deadline:
             raise OutOfTime
         # Longer stages do not fit: labels of later boundaries are of no use here any more.
         (ends,) = np.nonzero(opened[:, q].any(axis=1))
@@ -230,46 +230,62 @@ def search_over_store(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
-    Problems of one schedule go together, in the order of the first of each. The front that each
-    schedule leaves is given, too: what a later one finds beats what was known before.
+    Problems of one schedule go together, and those of another one beside them, in a process of
+    their own, in the order of the first of each. What is best by a schedule is given, too, unless
+    it is no better than by an earlier one.
 
     Args:
-        deadline: of time.process_time; the first look is always taken.
+        deadline: of `forked.cpu_s`; the first look is always taken.
         good: plans that may be as good as any; the better they are, the less is left to search.
         within: the part by which plans may be better than what is found.
         rivals: seconds and dollars of steps; plans that one of these beats are not sought.
     """
-    known: Known = Incumbents.of(rivals)
-    ways: list[Way] = []
-    found: dict[tuple[int, int, bytes], Found] = {}
-    gap = 0.0
-    for schedule in dict.fromkeys(one.schedule for one in problems):
-        alike = [one for one in problems if one.schedule == schedule]
-        for tight in (False, True):
-            own = [way for one in alike for way in ways_of(one, tight=tight)]
-            tried: Known = Incumbents(known.seconds, known.usd, known.plans)
-            its_gap = _searched(own, len(ways), loops, tried, deadline, good, within)
-            new = [one for one in tried.found if one.case >= len(ways)]
-            if all(fits(own[one.case - len(ways)], one) for one in new):
-                break
-        known, gap = tried, max(gap, its_gap)
-        ways += own
-        found |= {(one.case, one.summed, one.path.tobytes()): one for one in known.found}
-    return [point_of(ways[one.case], one) for one in found.values()], gap
+    alike = [
+        [one for one in problems if one.schedule == schedule]
+        for schedule in dict.fromkeys(one.schedule for one in problems)
+    ]
+    ask = partial(
+        _of_schedule, loops=loops, deadline=deadline, good=good, within=within, rivals=rivals
+    )
+    # What rivals leave takes no longer than a fork does.
+    fronts = list(map(ask, alike)) if rivals else forked.each(ask, alike)
+    known: Incumbents[PipelinePlan] = Incumbents()
+    points: list[Point[PipelinePlan]] = []
+    for own, _ in fronts:
+        points += [one for one in own if not known.has_no_worse(one.seconds, one.usd)]
+        known.add([(one.seconds, one.usd, one.plan) for one in own])
+    return points, max(gap for _, gap in fronts)
+
+
+def _of_schedule(
+    problems: Sequence[StagesOverStore],
+    loops: SearchLoops,
+    deadline: float | None,
+    good: Sequence[PipelinePlan],
+    within: float,
+    rivals: Sequence[tuple[float, float]],
+) -> tuple[list[Point[PipelinePlan]], float]:
+    """The front of problems of one schedule, and its gap."""
+    for tight in (False, True):
+        known: Known = Incumbents.of(rivals)
+        ways = [way for one in problems for way in ways_of(one, tight=tight)]
+        gap = _searched(ways, loops, known, deadline, good, within)
+        if all(fits(ways[one.case], one) for one in known.found):
+            break
+    return [point_of(ways[one.case], one) for one in known.found], gap
 
 
 def _searched(
     ways: Sequence[Way],
-    first: int,
     loops: SearchLoops,
     known: Known,
     deadline: float | None,
     good: Sequence[PipelinePlan],
     within: float,
 ) -> float:
-    """Adds what some ways have, and gives the gap. first: number of the first way."""
+    """Adds what some ways have, and gives the gap."""
     cases = []
-    for number, way in enumerate(ways, first):
+    for number, way in enumerate(ways):
         models = [
             over_store(
                 way.problem,
@@ -299,7 +315,7 @@ def _close_gap(
     sure = [0.0 if deadline is None else float("inf")] * len(cases)
 
     def is_late() -> bool:
-        return deadline is not None and time.process_time() > deadline
+        return deadline is not None and forked.cpu_s() > deadline
 
     for case in cases:
         if not is_late():

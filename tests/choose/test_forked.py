@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dayfly.errors import DayflyError, RequestError
-from dayfly.runs.choosing import forked
+from dayfly.planning.choose import forked
+from tests.platforms.platform_testing import eventually, is_alive
 
 
 @pytest.fixture(autouse=True)
@@ -73,17 +77,65 @@ def test_a_fork_that_dies_is_named_and_none_is_left(dies: Callable[[], None], st
 
 
 @pytest.mark.usefixtures("alone")
+def test_forks_stay_until_they_are_closed_and_remember_what_they_did() -> None:
+    before, seen = _children(), list[int]()
+
+    def work(item: int) -> tuple[int, int, int]:
+        seen.append(item)
+        return item, os.getpid(), len(seen)
+
+    with forked.Forks(work, range(9)) as forks:
+        found = [forks.of(numbers) for numbers in ([8, 1, 4], [2], [], [5, 0, 7, 3])]
+        assert len(_children() - before) == 2
+    assert [[item for item, _, _ in some] for some in found] == [[8, 1, 4], [2], [], [5, 0, 7, 3]]
+    (mine, first, second), (_, again, *_) = found[0], found[3]
+    assert (mine[1], first[2], second[2]) == (os.getpid(), 1, 1)
+    assert again == (0, first[1], 2)
+    assert _children() == before
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_deadline_holds_in_forks() -> None:
+    began = forked.cpu_s()
+    while forked.cpu_s() < began + 0.1:
+        pass
+    deadline = forked.cpu_s()
+    assert min(forked.each(lambda item: forked.cpu_s(), range(3))) >= deadline
+
+
+@pytest.mark.usefixtures("alone")
 def test_ctrl_c_leaves_no_fork() -> None:
     here, before = os.getpid(), _children()
 
     def work(item: int) -> int:
         if os.getpid() == here:
             raise KeyboardInterrupt
+        time.sleep(600)  # nobody waits for it
         return item
 
     with pytest.raises(KeyboardInterrupt):
         forked.each(work, range(3))
     assert _children() == before
+
+
+def test_a_fork_ends_with_the_process_that_has_it() -> None:
+    """Killed as it is, that process closes nothing."""
+    program = (
+        "import os, time\n"
+        "from dayfly.planning.choose import forked\n"
+        "os.sched_getaffinity = lambda pid: {0, 1, 2}\n"
+        "with forked.Forks(lambda item: os.getpid(), range(3)) as forks:\n"
+        "    print(*forks.of(range(3)), flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        mine, *forks = map(int, process.stdout.readline().split())
+        assert mine == process.pid
+        assert len(set(forks)) == 2
+        process.kill()
+    for pid in forks:
+        eventually("the fork's end", lambda pid=pid: not is_alive(pid))
 
 
 def _children() -> set[int]:
