@@ -54,7 +54,13 @@ def table(result: Mapping[str, Any]) -> Table:
 
 def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser = new_parser("papers", "The papers' comparisons at their scale, in virtual time.")
-    parser.add_argument("--only", nargs="+", metavar="FIGURE", help=f"of {', '.join(FIGURES)}")
+    parser.add_argument(
+        "--only",
+        action="extend",
+        nargs="+",
+        metavar="FIGURE",
+        help=f"of {', '.join(FIGURES)}",
+    )
     add_pictures(parser)
     parser.add_argument("--tables", action="store_true", help="the facts in Markdown, too")
     return parser.parse_args(args)

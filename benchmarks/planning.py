@@ -267,10 +267,11 @@ def _arguments(args: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--only",
-        action="append",
+        action="extend",
+        nargs="+",
         metavar="NAME",
-        help=f"this configuration; several times for several: {', '.join(CHOSEN)}; "
-        f"with --choose this problem: {', '.join(_PROBLEMS)}; with --run this job: "
+        help=f"these configurations: {', '.join(CHOSEN)}; "
+        f"with --choose these problems: {', '.join(_PROBLEMS)}; with --run these jobs: "
         f"{', '.join(_JOBS)}",
     )
     parser.add_argument(

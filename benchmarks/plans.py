@@ -236,7 +236,9 @@ def compare(
 
 def _arguments(args: Sequence[str]) -> argparse.Namespace:
     parser = new_parser("plans", "Planners beside trying every plan of random problems.")
-    parser.add_argument("--only", nargs="+", choices=list(PLANNERS), help="these planners")
+    parser.add_argument(
+        "--only", action="extend", nargs="+", choices=list(PLANNERS), help="these planners"
+    )
     parser.add_argument("--plans", type=int, default=1_000_000, help="at least so many in all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(

@@ -39,6 +39,13 @@ def test_planners_show_what_trying_every_plan_finds(planner: str) -> None:
     assert plans.table({"rows": [row]}).row_count == 1
 
 
+def test_planners_are_named_one_by_one_or_together() -> None:
+    apart = plans.run(["--only", "servers", "--only", "vcpus", "--plans", "2"])["rows"]
+    together = plans.run(["--only", "servers", "vcpus", "--plans", "2"])["rows"]
+    assert [row["planner"] for row in apart] == [row["planner"] for row in together]
+    assert {row["planner"] for row in apart} == {"servers", "vcpus"}
+
+
 def test_a_number_that_cannot_be() -> None:
     with pytest.raises(RequestError, match="--plans 0: give 1 or more"):
         plans.run(["--plans", "0"])

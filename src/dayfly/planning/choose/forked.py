@@ -166,7 +166,7 @@ def _serve(
         _before_s = before_s
         gc.disable()  # it ends soon, and looking for garbage would copy what it shares
         with os.fdopen(questions, "rb") as asked, os.fdopen(answers, "wb") as told:
-            while asked.peek(1):  # type: ignore[attr-defined]
+            while asked.peek(1):
                 pickle.dump(work(pickle.load(asked)), told, pickle.HIGHEST_PROTOCOL)
                 told.flush()
         code = 0
