@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -46,6 +47,17 @@ def test_a_process_of_several_threads_is_not_forked() -> None:
     finally:
         ended.set()
         other.join()
+
+
+@pytest.mark.usefixtures("alone")
+def test_where_no_more_processes_are_allowed_this_one_does_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    assert set(forked.each(lambda item: os.getpid(), range(4))) == {os.getpid()}
 
 
 @pytest.mark.usefixtures("alone")
@@ -134,8 +146,7 @@ def test_a_fork_ends_with_the_process_that_has_it() -> None:
         assert mine == process.pid
         assert len(set(forks)) == 2
         process.kill()
-    for pid in forks:
-        eventually("the fork's end", lambda pid=pid: not is_alive(pid))
+    eventually("the forks' end", lambda: not any(map(is_alive, forks)))
 
 
 def _children() -> set[int]:

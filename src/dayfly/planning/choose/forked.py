@@ -23,7 +23,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Generic, NoReturn, TypeAlias, TypeVar
+from io import BufferedReader, BufferedWriter
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from dayfly.closing import Closing
 from dayfly.errors import DayflyError
@@ -60,8 +61,9 @@ class Forks(Closing, Generic[T, R]):
         self._forks: list[_Fork] = []
         processes = min(len(items), len(os.sched_getaffinity(0)))
         if threading.active_count() == 1:
-            for _ in range(1, processes):
-                self._forks.append(_Fork.of(self._outcomes, self._forks))
+            with suppress(OSError):  # no more processes are allowed: those that there are do all
+                for _ in range(1, processes):
+                    self._forks.append(_Fork.of(self._outcomes, self._forks))
 
     def of(self, numbers: Sequence[int]) -> list[R]:
         """Returns what the work makes of some of the items, in the order of their numbers.
@@ -100,31 +102,35 @@ class Forks(Closing, Generic[T, R]):
 
 @dataclass(slots=True)
 class _Fork:
-    """A process, and the pipes by which it is asked, and answers."""
+    """A process, and the pipes by which it is asked, and answers. status: it ended with it."""
 
     pid: int
-    questions: IO[bytes]
-    answers: IO[bytes]
+    questions: BufferedWriter
+    answers: BufferedReader
+    status: int | None = None
 
     @classmethod
     def of(cls, work: Callable[[Sequence[int]], _Outcomes], earlier: Sequence[_Fork]) -> _Fork:
         """earlier: forks whose pipes this one is not to hold open."""
-        read_questions, questions = os.pipe()
-        answers, write_answers = os.pipe()
+        read, write = os.pipe()
+        asked, questions = os.fdopen(read, "rb"), os.fdopen(write, "wb")
+        read, write = os.pipe()
+        answers, told = os.fdopen(read, "rb"), os.fdopen(write, "wb")
         before_s = cpu_s()
-        with warnings.catch_warnings():  # as of Python 3.12, of threads that are not Python's
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if not pid:
-            for one in earlier:
-                one.questions.close()
-                one.answers.close()
-            os.close(questions)
-            os.close(answers)
-            _serve(work, read_questions, write_answers, before_s)
-        os.close(read_questions)
-        os.close(write_answers)
-        return cls(pid, os.fdopen(questions, "wb"), os.fdopen(answers, "rb"))
+        with asked, told:
+            with warnings.catch_warnings():  # as of Python 3.12, of threads that are not Python's
+                warnings.simplefilter("ignore", DeprecationWarning)
+                try:
+                    pid = os.fork()
+                except OSError:
+                    questions.close()
+                    answers.close()
+                    raise
+            if not pid:
+                for pipe in (questions, answers, *(one.questions for one in earlier)):
+                    pipe.close()
+                _serve(work, asked, told, before_s)
+        return cls(pid, questions, answers)
 
     def ask(self, numbers: Sequence[int]) -> None:
         with suppress(BrokenPipeError):  # it has ended, which `answer` says
@@ -143,21 +149,23 @@ class _Fork:
             ) from None
         return outcomes
 
-    def end(self) -> int | None:
-        """Ends it, unless it has; returns its exit status, or None if it was known before."""
+    def end(self) -> int:
+        """Ends it, unless it has; returns its exit status."""
         self.answers.close()
         with suppress(BrokenPipeError):
             self.questions.close()
-        try:
+        if self.status is None:  # else its pid may be another process's by now
             os.kill(self.pid, signal.SIGKILL)
             _, status = os.waitpid(self.pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            return None
-        return os.waitstatus_to_exitcode(status)
+            self.status = os.waitstatus_to_exitcode(status)
+        return self.status
 
 
 def _serve(
-    work: Callable[[Sequence[int]], _Outcomes], questions: int, answers: int, before_s: float
+    work: Callable[[Sequence[int]], _Outcomes],
+    asked: BufferedReader,
+    told: BufferedWriter,
+    before_s: float,
 ) -> NoReturn:
     """What a fork does, until nobody can ask it any more."""
     global _before_s
@@ -165,10 +173,9 @@ def _serve(
     try:
         _before_s = before_s
         gc.disable()  # it ends soon, and looking for garbage would copy what it shares
-        with os.fdopen(questions, "rb") as asked, os.fdopen(answers, "wb") as told:
-            while asked.peek(1):
-                pickle.dump(work(pickle.load(asked)), told, pickle.HIGHEST_PROTOCOL)
-                told.flush()
+        while asked.peek(1):
+            pickle.dump(work(pickle.load(asked)), told, pickle.HIGHEST_PROTOCOL)
+            told.flush()
         code = 0
     finally:
         os._exit(code)
