@@ -50,14 +50,21 @@ def test_a_process_of_several_threads_is_not_forked() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_where_no_more_processes_are_allowed_this_one_does_all(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_where_no_more_processes_are_allowed_those_that_there_are_do_all(
+    monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
-    def refused() -> int:
-        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    fork, made, files = os.fork, list[int](), _files()
 
-    monkeypatch.setattr(os, "fork", refused)
-    assert set(forked.each(lambda item: os.getpid(), range(4))) == {os.getpid()}
+    def limited() -> int:
+        if len(made) == allowed:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        made.append(fork())
+        return made[-1]
+
+    monkeypatch.setattr(os, "fork", limited)
+    assert set(forked.each(lambda item: os.getpid(), range(4))) == {os.getpid(), *made}
+    assert _files() == files
 
 
 @pytest.mark.usefixtures("alone")
@@ -107,12 +114,49 @@ def test_forks_stay_until_they_are_closed_and_remember_what_they_did() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_deadline_holds_in_forks() -> None:
-    began = forked.cpu_s()
-    while forked.cpu_s() < began + 0.1:
-        pass
-    deadline = forked.cpu_s()
-    assert min(forked.each(lambda item: forked.cpu_s(), range(3))) >= deadline
+def test_a_deadline_holds_in_forks_and_for_what_they_do() -> None:
+    before = forked.cpu_s()
+
+    def work(item: int) -> float:
+        began = forked.cpu_s()
+        while forked.cpu_s() < began + 0.05 * item:
+            pass
+        return forked.cpu_s()
+
+    after = forked.each(work, range(3))
+    assert all(before + 0.05 * item <= at < before + 2 for item, at in enumerate(after))
+    # This process computed nothing, and waited for the longer of its forks.
+    assert before + 0.1 <= forked.cpu_s() < before + 2
+
+
+@pytest.mark.usefixtures("alone")
+def test_no_more_forks_than_items_that_are_asked_for_at_once() -> None:
+    before = _children()
+    with forked.Forks(lambda item: item, range(9), at_once=2) as forks:
+        assert len(_children() - before) == 1
+        assert forks.of([3, 4, 5]) == [3, 4, 5]
+
+
+@pytest.mark.usefixtures("alone")
+def test_answers_and_errors_of_any_size() -> None:
+    """Larger than a pipe holds, or such that they cannot be sent."""
+
+    def work(item: int) -> object:
+        if item == 3:
+            return bytes(2**18)
+        if item == 4:
+            raise RequestError("x" * 2**18)
+        return (lambda: item) if item == 5 else item
+
+    with forked.Forks(work, range(6)) as forks:
+        assert forks.of([3, 3, 3]) == [bytes(2**18)] * 3
+        assert forks.of([0, 1, 2] * 50_000) == [0, 1, 2] * 50_000
+        with pytest.raises(RequestError) as refused:
+            forks.of([0, 4, 2])
+        assert str(refused.value) == "x" * 2**18
+        with pytest.raises(DayflyError, match="cannot send what it found"):
+            forks.of([0, 5, 2])
+        assert forks.of([1, 2]) == [1, 2]
 
 
 @pytest.mark.usefixtures("alone")
@@ -142,11 +186,19 @@ def test_a_fork_ends_with_the_process_that_has_it() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        mine, *forks = map(int, process.stdout.readline().split())
-        assert mine == process.pid
-        assert len(set(forks)) == 2
-        process.kill()
+        try:
+            mine, *forks = map(int, process.stdout.readline().split())
+        finally:
+            process.kill()
+    assert mine == process.pid
+    assert len(set(forks)) == 2
     eventually("the forks' end", lambda: not any(map(is_alive, forks)))
+
+
+def _files() -> set[str]:
+    """Those that this process has open, but for the one that lists them."""
+    with os.scandir("/proc/self/fd") as listed:
+        return {one.name for one in listed if "/fd" not in os.readlink(one.path)}
 
 
 def _children() -> set[int]:

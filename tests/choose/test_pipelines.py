@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from benchmarks.parts.enumerated.stages import every_point
@@ -22,7 +25,7 @@ from dayfly.planning.choose.pipelines.problem import (
     memory_bytes,
 )
 from dayfly.wire.pipelines.flow import Flow
-from dayfly.wire.pipelines.orders import ONE_F_ONE_B, ORDERS
+from dayfly.wire.pipelines.orders import FILL_DRAIN, ONE_F_ONE_B, ORDERS
 from dayfly.wire.pipelines.step import Layout
 from tests.choose.engines import EVERY_ENGINE, searching
 from tests.choose.pipelines_by_hand import (
@@ -201,6 +204,27 @@ def test_functions_are_smaller_by_1f1b() -> None:
     assert (half.seconds, half.usd / whole.usd) == (whole.seconds, 3 / 8)
     assert found.points == (whole, half), "whether it takes as long, virtual time knows"
     assert str(half.plan).endswith("1 replica, 4 micro-batches by 1f1b")
+
+
+@settings(SLOW, max_examples=15)
+@given(problem=store_problems(schedule=FILL_DRAIN))
+def test_schedules_are_searched_in_two_processes_as_in_one(problem: StagesOverStore) -> None:
+    both = problem, replace(problem, schedule=ONE_F_ONE_B)
+    points = [*every_point(both[0]), *every_point(both[1])]
+    if not points:
+        return
+    with patch.object(os, "sched_getaffinity", lambda pid: {0}):
+        alone = choose(*both, compiled=False)
+    with (
+        patch.object(os, "sched_getaffinity", lambda pid: {0, 1}),
+        patch.object(threading, "active_count", lambda: 1),
+        patch.object(os, "fork", wraps=os.fork) as fork,
+    ):
+        shared = choose(*both, compiled=False)
+    assert fork.call_count == 1
+    assert shared == alone
+    assert shared.exact
+    assert_is_the_front(shared.front, points)
 
 
 @pytest.mark.parametrize("replicas", [(2, 1), (1, 2), (4, 3, 1), (1, 4, 2), (3, 3), (12, 1)])

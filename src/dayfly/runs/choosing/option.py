@@ -115,11 +115,12 @@ class Predicting(Closing):
     Args:
         candidates: those that may be predicted.
         most_messages: as of `predicted`.
+        at_once: so many are predicted at a time, at most.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], most_messages: float) -> None:
+    def __init__(self, candidates: Sequence[Candidate], most_messages: float, at_once: int) -> None:
         self._candidates = candidates
-        self._forks = Forks(partial(_said, most_messages), candidates)
+        self._forks = Forks(partial(_said, most_messages), candidates, at_once)
 
     def of(self, numbers: Sequence[int]) -> list[Option]:
         """Returns some of the candidates with their predictions.

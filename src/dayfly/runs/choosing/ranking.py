@@ -81,7 +81,7 @@ def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least
         RequestError: no plan keeps the goal's limits; with the nearest one.
     """
     search = _Search(candidates, goal)
-    with Predicting(candidates, MESSAGES_PER_S * limit_s) as predicting:
+    with Predicting(candidates, MESSAGES_PER_S * limit_s, _AT_ONCE) as predicting:
         while search.open:
             late = search.messages >= _ALL_PER_S * limit_s
             left = _AT_ONCE if search.messages < _SOON else least - len(search.options)

@@ -124,6 +124,11 @@ class Incumbents(Generic[P]):
         """The plans that are no rivals."""
         return [plan for plan in self.plans if plan is not None]
 
+    @property
+    def takes(self) -> list[tuple[float, float]]:
+        """Seconds and dollars of each plan."""
+        return list(zip(self.seconds.tolist(), self.usd.tolist(), strict=True))
+
     def add(self, found: Sequence[tuple[float, float, P | None]]) -> None:
         """Plans, by seconds and dollars; nothing changes if what is known is no worse than all."""
         found = [(t, u, plan) for t, u, plan in found if not self.has_no_worse(t, u)]

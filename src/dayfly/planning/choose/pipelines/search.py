@@ -48,7 +48,7 @@ above decide how many micro-batches the next one below holds: bounds take one fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -230,9 +230,8 @@ def search_over_store(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
-    Problems of one schedule go together, and those of another one beside them, in a process of
-    their own, in the order of the first of each. What is best by a schedule is given, too, unless
-    it is no better than by an earlier one.
+    Each schedule is searched by itself, in processes side by side, in the order of the first of
+    each. A point is left out if an earlier schedule has one that is no slower, and no dearer.
 
     Args:
         deadline: of `forked.cpu_s`; the first look is always taken.
@@ -244,17 +243,25 @@ def search_over_store(
         [one for one in problems if one.schedule == schedule]
         for schedule in dict.fromkeys(one.schedule for one in problems)
     ]
-    ask = partial(
-        _of_schedule, loops=loops, deadline=deadline, good=good, within=within, rivals=rivals
-    )
-    # What rivals leave takes no longer than a fork does.
-    fronts = list(map(ask, alike)) if rivals else forked.each(ask, alike)
+    ask = partial(_of_schedule, loops=loops, deadline=deadline, good=good, within=within)
     known: Incumbents[PipelinePlan] = Incumbents()
+    fronts: Iterable[tuple[list[Point[PipelinePlan]], float]]
+    if rivals:  # they leave little to search: one after another, each with what is known by then
+        fronts = (
+            ask(
+                one, rivals=[*rivals, *zip(known.seconds.tolist(), known.usd.tolist(), strict=True)]
+            )
+            for one in alike
+        )
+    else:
+        fronts = forked.each(partial(ask, rivals=()), alike)
     points: list[Point[PipelinePlan]] = []
-    for own, _ in fronts:
+    gap = 0.0
+    for own, its_gap in fronts:
         points += [one for one in own if not known.has_no_worse(one.seconds, one.usd)]
         known.add([(one.seconds, one.usd, one.plan) for one in own])
-    return points, max(gap for _, gap in fronts)
+        gap = max(gap, its_gap)
+    return points, gap
 
 
 def _of_schedule(
