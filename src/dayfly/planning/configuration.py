@@ -346,10 +346,10 @@ def ending_s(
 ) -> float:
     """Seconds from a worker's last step to its end, with its part of the last checkpoint.
 
-    In the profile a lone worker wrote all of it.
+    The profile's `end_s` is that of a run of one worker, which wrote the whole checkpoint.
 
     Args:
-        profile: of the job; its `end_s` is the lone worker's.
+        profile: of the job.
         c: of the run.
         size: of the worker.
         layers: that it has.

@@ -1,14 +1,14 @@
-"""Work on items of a list, done by this process and by forks of it at the same time.
+"""Items of work, computed in parallel by this process and by forks of it.
 
-    this process   the 1st, the n+1st, ... of what is asked for   reads what the others found
-    fork 1         the 2nd, the n+2nd, ...                        pickled, through its own pipe
-    ...                                                           n: CPUs that this process may use
+    this process   items 1, n + 1, 2n + 1 ... of a question   reads the results of the forks
+    fork 1         items 2, n + 2, 2n + 2 ...                 sends pickled results through a pipe
+    ...                                                       n: number of processes
 
-A fork shares the memory of its parent, so items need not be sent, only their numbers; starting it
-takes some milliseconds, and again as much where either writes to what both share. So forks stay
-until all is done, with what they have read and computed. Of several threads a fork has only the one
-that forked, and would wait for ever for a lock that another one held. So a process with several
-threads does all the work itself.
+A fork shares its parent's memory, so a question names items by their numbers. Forking takes some
+milliseconds, and so does copying the pages that either process writes to later. So a fork is kept
+until all questions are answered, with what it has cached. A fork has only the thread that forked,
+and would wait for ever for a lock that another thread held. So a process with several threads forks
+nothing and computes all items itself.
 """
 
 from __future__ import annotations
@@ -32,30 +32,44 @@ from dayfly.errors import DayflyError
 T = TypeVar("T")
 R = TypeVar("R")
 _Outcomes: TypeAlias = list[tuple[Any, Exception | None]]
-#: CPU seconds that count beside those of this process: see `cpu_s`.
+#: What `cpu_s` counts besides the CPU time of this process, in seconds.
 _beside_s = 0.0
 
 
 def cpu_s() -> float:
-    """Returns CPU seconds on the longest way to here: of this process, of those before it up to
-    each fork, and while this one waited for its forks, of the one that computed longest. So a
-    deadline by this clock holds in forks that are made later, and for what they compute."""
+    """Returns the CPU time of the critical path up to now, in seconds.
+
+    It is the CPU time of this process and of its ancestors, each until it forked the next one.
+    While a process waits for the answers of its forks, that of the slowest fork counts. So a
+    deadline by this clock holds in forks that are made later, too, and includes what they compute.
+    """
     return _beside_s + time.process_time()
 
 
 def each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Returns what the work makes of each item, in their order; see `Forks`."""
+    """Computes all items in parallel.
+
+    Args:
+        work, items: as of `Forks`.
+
+    Returns:
+        The result of each item, in the order of the items.
+
+    Raises:
+        Exception, DayflyError: as of `Forks.of`.
+    """
     with Forks(work, items) as forks:
         return forks.of(range(len(items)))
 
 
 class Forks(Closing, Generic[T, R]):
-    """Forks of this process, as it is now, that work beside it when they are asked.
+    """Forks of this process that compute items in parallel with it; they are made at once.
 
     Args:
-        work: must not depend on what it did before, and its results can be pickled.
-        items: any.
-        at_once: so many are asked for at a time, at most.
+        work: computes the result of an item. It must not depend on earlier calls, and its results
+            must be such as can be pickled.
+        items: all that may be asked for.
+        at_once: the most items of a question; None: all. There are no more processes than that.
     """
 
     def __init__(
@@ -70,16 +84,22 @@ class Forks(Closing, Generic[T, R]):
             for _ in range(1, min(most, len(os.sched_getaffinity(0)))):
                 self._forks.append(_Fork.of(self._outcomes, self._forks))
         except OSError:
-            pass  # no more processes or files are allowed: those that there are do all
+            pass  # no more processes or files are allowed: fewer processes compute all items
         except BaseException:
             self.close()
             raise
 
     def of(self, numbers: Sequence[int]) -> list[R]:
-        """Returns what the work makes of some of the items, in the order of their numbers.
+        """Computes some of the items.
+
+        Args:
+            numbers: of the items.
+
+        Returns:
+            Their results, in the order of the numbers.
 
         Raises:
-            Exception: what the work raises, of the first item of which it does.
+            Exception: what the work raised for the first item for which it did.
             DayflyError: a fork ended before its work was done.
         """
         global _beside_s
@@ -104,12 +124,12 @@ class Forks(Closing, Generic[T, R]):
         return [one for one, _ in outcomes]
 
     def close(self) -> None:
-        """Ends the forks, whatever they do."""
+        """Kills the forks, also while they compute."""
         while self._forks:
             self._forks.pop().end()
 
     def _outcomes(self, numbers: Sequence[int]) -> _Outcomes:
-        """What the work makes of each, or raises."""
+        """Returns the result of each item, or the exception that the work raised."""
         found: _Outcomes = []
         for number in numbers:
             try:
@@ -121,7 +141,7 @@ class Forks(Closing, Generic[T, R]):
 
 @dataclass(slots=True)
 class _Fork:
-    """A process, and the pipes by which it is asked, and answers. status: it ended with it."""
+    """A child process, and its pipes. status: its exit status; None: it has not been waited for."""
 
     pid: int
     questions: BufferedWriter
@@ -130,7 +150,10 @@ class _Fork:
 
     @classmethod
     def of(cls, work: Callable[[Sequence[int]], _Outcomes], earlier: Sequence[_Fork]) -> _Fork:
-        """earlier: forks whose pipes the new one closes. Raises OSError: there can be none."""
+        """Makes a fork. earlier: forks whose pipes the new one inherits, and closes.
+
+        Raises OSError: the kernel allows no more processes or files.
+        """
         with ExitStack() as ours, ExitStack() as its:
             asked, questions = _pipe(its, ours)
             answers, told = _pipe(ours, its)
@@ -158,7 +181,7 @@ class _Fork:
             self.questions.flush()
 
     def answer(self) -> tuple[_Outcomes, float]:
-        """What was found, and CPU seconds that it took. Raises DayflyError: it has ended."""
+        """Returns results, and the CPU seconds that they took. Raises DayflyError: it has ended."""
         try:
             answered: tuple[_Outcomes, float] = pickle.load(self.answers)
         except (EOFError, pickle.UnpicklingError):
@@ -170,8 +193,8 @@ class _Fork:
         return answered
 
     def end(self) -> int:
-        """Ends it, unless it has; returns its exit status."""
-        if self.status is None:  # else its pid may be another process's by now
+        """Kills it, if it still runs. Returns its exit status."""
+        if self.status is None:  # otherwise its pid may belong to another process by now
             os.kill(self.pid, signal.SIGKILL)
             _, status = os.waitpid(self.pid, 0)
             self.status = os.waitstatus_to_exitcode(status)
@@ -182,7 +205,7 @@ class _Fork:
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[BufferedReader, BufferedWriter]:
-    """A pipe of which each end is closed with the stack of its owner."""
+    """Makes a pipe. reader, writer: stacks that close its ends."""
     read, write = os.pipe()
     return (
         reader.enter_context(os.fdopen(read, "rb")),
@@ -196,7 +219,7 @@ def _serve(
     told: BufferedWriter,
     before_s: float,
 ) -> None:
-    """What a fork does, until nobody can ask it any more."""
+    """Answers questions until the pipe of questions is closed."""
     global _beside_s
     _beside_s = before_s
     gc.disable()  # it ends soon, and looking for garbage would copy what it shares

@@ -110,12 +110,12 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
 
 
 class Predicting(Closing):
-    """Predicts some candidates at a time, with all CPUs.
+    """Predicts candidates, several in parallel (`forked`).
 
     Args:
-        candidates: those that may be predicted.
+        candidates: all that may be predicted.
         most_messages: as of `predicted`.
-        at_once: so many are predicted at a time, at most.
+        at_once: the most numbers that `of` is given at a time.
     """
 
     def __init__(self, candidates: Sequence[Candidate], most_messages: float, at_once: int) -> None:
@@ -123,7 +123,10 @@ class Predicting(Closing):
         self._forks = Forks(partial(_said, most_messages), candidates, at_once)
 
     def of(self, numbers: Sequence[int]) -> list[Option]:
-        """Returns some of the candidates with their predictions.
+        """Returns candidates with their predictions.
+
+        Args:
+            numbers: of the candidates, by their place among all.
 
         Raises:
             RequestError: one of them cannot be run.
@@ -132,7 +135,7 @@ class Predicting(Closing):
         return [_option(self._candidates[at], one) for at, one in zip(numbers, said, strict=True)]
 
     def close(self) -> None:
-        """Ends what predicts beside this process."""
+        """Ends the processes that predict."""
         self._forks.close()
 
 

@@ -36,8 +36,8 @@ from dayfly.wire.stores.base import Store
 
 #: Rounds at the end.
 _ROUNDS = 2
-#: Seconds that a row of rounds is to take, and the fewest and the most rounds of a row. Then, how
-#: many of its first rounds do not count: of a short row, and of a long one.
+#: Seconds that a row of rounds should take, and the fewest and the most rounds that it has; then
+#: the rounds at its beginning that do not count, of a short row and of a long one.
 _ROW_S, _SHORTEST_ROW, _LONGEST_ROW = 0.1, 4, 40
 _FIRST, _FIRST_OF_MANY = 1, 3
 #: Until so many rounds are timed they get two thirds of the time; and the most that count.

@@ -126,7 +126,7 @@ class Incumbents(Generic[P]):
 
     @property
     def takes(self) -> list[tuple[float, float]]:
-        """Seconds and dollars of each plan."""
+        """Seconds and dollars of a step, of each known plan."""
         return list(zip(self.seconds.tolist(), self.usd.tolist(), strict=True))
 
     def add(self, found: Sequence[tuple[float, float, P | None]]) -> None:

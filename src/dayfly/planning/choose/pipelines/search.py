@@ -230,8 +230,9 @@ def search_over_store(
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
 
-    Each schedule is searched by itself, in processes side by side, in the order of the first of
-    each. A point is left out if an earlier schedule has one that is no slower, and no dearer.
+    Each schedule is searched by itself, in parallel if this process may fork (`forked`). The plans
+    of a schedule are left out if a schedule that comes earlier in `problems` has one that takes no
+    longer and costs no more.
 
     Args:
         deadline: of `forked.cpu_s`; the first look is always taken.
@@ -247,12 +248,7 @@ def search_over_store(
     known: Incumbents[PipelinePlan] = Incumbents()
     fronts: Iterable[tuple[list[Point[PipelinePlan]], float]]
     if rivals:  # they leave little to search: one after another, each with what is known by then
-        fronts = (
-            ask(
-                one, rivals=[*rivals, *zip(known.seconds.tolist(), known.usd.tolist(), strict=True)]
-            )
-            for one in alike
-        )
+        fronts = (ask(one, rivals=[*rivals, *known.takes]) for one in alike)
     else:
         fronts = forked.each(partial(ask, rivals=()), alike)
     points: list[Point[PipelinePlan]] = []
@@ -272,7 +268,7 @@ def _of_schedule(
     within: float,
     rivals: Sequence[tuple[float, float]],
 ) -> tuple[list[Point[PipelinePlan]], float]:
-    """The front of problems of one schedule, and its gap."""
+    """Returns the front of problems that have the same schedule, and its gap."""
     for tight in (False, True):
         known: Known = Incumbents.of(rivals)
         ways = [way for one in problems for way in ways_of(one, tight=tight)]
@@ -290,7 +286,7 @@ def _searched(
     good: Sequence[PipelinePlan],
     within: float,
 ) -> float:
-    """Adds what some ways have, and gives the gap."""
+    """Searches some ways: adds plans that are better than what is known. Returns the gap."""
     cases = []
     for number, way in enumerate(ways):
         models = [
