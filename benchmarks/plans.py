@@ -11,16 +11,18 @@
     gpus       shares of a GPU, of whole and of cut models
     places     functions, containers, machines and spot machines at once
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
-    methods    the same with training methods and batch sizes, which take different samples
+    cuts       the same of cut models
+    methods    the same of whole models with training methods and batch sizes, which take
+               different samples
     streams    the same of outer gradients that are streamed, and compressed
     hap        what `dayfly plan --sync hap` shows, beside `dayfly predict` of every plan
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
-dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last four,
+dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last five,
 planner and enumeration have the same equations, and share no search. Of whole models the planner
-proposes by closed forms and predicts what is within their error of the front; so `missed` counts
-plans that are better than all that it shows by more than `--error`. `worst` is the largest such
-excess.
+proposes by closed forms and predicts what is within their error of the front, and of cut models the
+fronts of the papers' equations; so `missed` counts plans that are better than all that it shows by
+more than `--error`. `worst` is the largest such excess.
 
 `--time` measures the command itself instead (`parts.plan_time`).
 """
@@ -42,6 +44,7 @@ from rich.table import Table
 from benchmarks.parts import plan_time
 from benchmarks.parts.arguments import new_parser
 from benchmarks.parts.enumerated import (
+    cuts,
     gpus,
     hybrid,
     k_reduce,
@@ -133,6 +136,11 @@ def _whole(chance: Random) -> _Both:
     return whole.chosen(made), whole.every_plan(made)
 
 
+def _cuts(chance: Random) -> _Both:
+    made = cuts.random_problem(chance)
+    return cuts.chosen(made), cuts.every_plan(made)
+
+
 def _methods(chance: Random) -> _Both:
     problem = methods.random_problem(chance)
     return methods.chosen(problem), methods.every_plan(problem)
@@ -161,12 +169,13 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "gpus": (_gpus, 0.22),
     "places": (_places, 0.2),
     "whole": (_whole, 0.001),
+    "cuts": (_cuts, 0.002),
     "methods": (_methods, 0.001),
     "streams": (_streams, 0.001),
     "hap": (_hap, 0.001),
 }
 #: Those whose plans are judged by predictions.
-PREDICTED = ("whole", "methods", "streams", "hap")
+PREDICTED = ("whole", "cuts", "methods", "streams", "hap")
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dayfly.errors import RequestError
 from dayfly.wire.channels.kind import Abilities
 from dayfly.wire.collectives import COLLECTIVES, K_REDUCE, Collective, collective
 from dayfly.wire.collectives.cost import AllReduce as Asked
-from dayfly.wire.collectives.cost import DirectionModel, LinkModel
+from dayfly.wire.collectives.link import DirectionModel, LinkModel
 from dayfly.wire.collectives.overlapped import bound_s
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.collectives.virtual_cost import cost_of

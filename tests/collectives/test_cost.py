@@ -16,8 +16,9 @@ from dayfly.errors import RequestError
 from dayfly.planning.decline import left_of_bandwidth
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.collectives import collective
-from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
+from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.k_reduce import reduce_cost
+from dayfly.wire.collectives.link import DirectionModel, LinkModel
 from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.streams import Direction, HostLink

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from dayfly.wire.collectives.conformance_world import world
-from dayfly.wire.collectives.cost import AllReduce, LinkModel
+from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.k_reduce import k_reduce_bytes, k_reduce_requests
+from dayfly.wire.collectives.link import LinkModel
 from dayfly.wire.collectives.virtual_cost import cost_of
 from tests.collectives.algorithms import ALGORITHMS, Algorithm
 from tests.collectives.timing import direction, without_looks

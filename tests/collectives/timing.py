@@ -11,7 +11,8 @@ import pytest
 from dayfly.wire import execution
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.conformance_world import SOON_S
-from dayfly.wire.collectives.cost import AllReduce, Cost, DirectionModel, LinkModel
+from dayfly.wire.collectives.cost import AllReduce, Cost
+from dayfly.wire.collectives.link import DirectionModel, LinkModel
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import Schedule

@@ -108,6 +108,8 @@ def test_cut_models(replicas: int | tuple[int, ...]) -> None:
 
 #: Closed forms of a round over virtual time, as docs/planning.md states it.
 MEAN_ERROR, WORST_ERROR = 0.016, 0.21
+#: The same of steps that take a few ms.
+SHORT_MEAN_ERROR, SHORT_WORST_ERROR = 0.034, 0.37
 #: The same where functions share the links of their hosts.
 HOSTED_MEAN_ERROR, HOSTED_WORST_ERROR = 0.03, 0.32
 
@@ -169,6 +171,32 @@ def error(made: Profile, asked: Configuration) -> float:
     return formed.step_s / exact.step_s - 1
 
 
+def short(random: Random) -> tuple[Profile, Configuration]:
+    """The same with steps of a few ms on part of a core, or two, given out anew every 20 ms; a
+    message may take more CPU time than the line."""
+    made, asked = drawn(random)
+    each_s = random.choice([1e-5, 3e-5, 1e-4, 3e-4, 1e-3]) * random.uniform(1, 3)
+    layers, functions = len(made.layers), made.sizes[0]
+    latency_s, cpu_s = random.choice([0.0, 2e-4, 1e-3]), random.choice([0.0, 1e-4, 3e-4])
+    up, down = (
+        replace(way, latency_s=by_hand.given(latency_s), cpu_s=cpu_s)
+        for way in (functions.up, functions.down)
+    )
+    quick = replace(
+        functions,
+        cpu_cores=random.choice([0.1, 0.25, 0.5, 0.5, 0.75, 1.0, 2.0]),
+        cpu_period_s=0.02,
+        up=up,
+        down=down,
+        forward=(Affine(0.0, each_s),) * layers,
+        backward=(Affine(0.0, 2 * each_s),) * layers,
+        sum_cpu_s=random.choice([1e-4, 5e-4]),
+        step_s=by_hand.given(random.choice([0.0003, 0.001, 0.004])),
+    )
+    small = [layer(f"{n}", random.choice([300, 1000, 3000, 10**4, 10**5])) for n in range(layers)]
+    return replace(made, sizes=(quick,), layers=tuple(small)), asked
+
+
 def hosted(random: Random) -> tuple[Profile, Configuration]:
     """The same, with hosts whose link 2 to 5 functions share: half of what one of them has, up to
     three quarters of what all have together."""
@@ -224,6 +252,7 @@ def unequal(random: Random) -> tuple[Profile, Configuration]:
     ("draw", "mean_error", "worst_error"),
     [
         (drawn, MEAN_ERROR, WORST_ERROR),
+        (short, SHORT_MEAN_ERROR, SHORT_WORST_ERROR),
         (hosted, HOSTED_MEAN_ERROR, HOSTED_WORST_ERROR),
         (unequal, MEAN_ERROR, WORST_ERROR),
     ],

@@ -16,7 +16,8 @@ from dayfly.planning.ranks import ChannelModel, all_reduce, chain, small_sum
 from dayfly.planning.summed import Summed
 from dayfly.planning.timing import moved_by, timed
 from dayfly.wire.collectives import SMALL_SUM, collective
-from dayfly.wire.collectives.cost import AllReduce, Cost, Phase, plain_link
+from dayfly.wire.collectives.cost import AllReduce, Cost, Phase
+from dayfly.wire.collectives.link import plain_link
 from dayfly.wire.collectives.ring import RING
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.orders import ORDERS, forward_only, in_waves

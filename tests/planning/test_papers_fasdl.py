@@ -31,8 +31,9 @@ from dayfly.planning.choose.formulas import (
 )
 from dayfly.planning.profile import Figure, Fit, Transfer
 from dayfly.wire.collectives import collective
-from dayfly.wire.collectives.cost import AllReduce, plain_link
+from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.k_reduce import hybrid_costs, k_reduce_bytes, k_reduce_requests
+from dayfly.wire.collectives.link import plain_link
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import Draft, Kind, Name, Op, Schedule, Span, Work, split
 from dayfly.wire.virtual import Link, finish_s, simulate

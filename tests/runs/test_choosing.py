@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from benchmarks.parts.enumerated import problems
+from benchmarks.parts.enumerated import problems, whole
+from benchmarks.plans import compare
 
 import dayfly
 from dayfly.batches import share
@@ -311,6 +312,16 @@ def test_in_python(tmp_path: Path) -> None:
         dayfly.plan(job(6), functions=4)
     with pytest.raises(RequestError, match=r"'nowhere\.json' cannot be read"):
         dayfly.plan("nowhere.json")
+
+
+@pytest.mark.parametrize("seed", [22, 27, 118])
+def test_no_plan_of_short_steps_is_missed(seed: int) -> None:
+    """Of each of them the search missed several, up to 19% faster, while its closed forms left out
+    what a CPU limit's periods make of steps of a few ms."""
+    chance = Random(seed)
+    made = problems.quick(chance, problems.job(chance))
+    missed, dominated, worst, _ = compare(whole.chosen(made), whole.every_plan(made), 0.02)
+    assert (missed, dominated) == (0, 0), worst
 
 
 def test_fewer_stages_do_by_1f1b() -> None:

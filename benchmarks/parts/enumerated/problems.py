@@ -127,12 +127,13 @@ def k_reduce(chance: Random) -> KReduceProblem:
 
 
 def job(chance: Random) -> Profile:
-    """A job on Lambda over S3: 1 to 6 layers of 0.1 to 60 MB, a validation of any size."""
+    """A job on Lambda over S3: 1 to 6 layers of 0.1 to 60 MB, a validation of any size; or `quick`,
+    of which steps take less than a period of a CPU limit, mostly."""
     count = chance.randint(1, 6)
     seconds = [10 ** chance.uniform(-4, -1.5) for _ in range(count)]
     layers = tuple(_profiled(chance, at) for at in range(count))
     batch = chance.choice((8, 16, 24, 40))
-    return Profile(
+    made = Profile(
         job="random",
         platform="local",
         imitate="aws-lambda",
@@ -147,6 +148,55 @@ def job(chance: Random) -> Profile:
         how="catalogue",
         batch_size=batch,
         decline=decline(chance),
+    )
+    return quick(chance, made) if chance.random() < 0.3 else made
+
+
+def quick(chance: Random, made: Profile) -> Profile:
+    """The same with layers a thousandth as large and samples enough, over S3 or a free store, and
+    functions as they are measured: a CPU limit by periods of 20 ms, messages that take CPU time,
+    passes that vary."""
+    layers = tuple(
+        replace(
+            one,
+            parameters=4 * elements,
+            trained=4 * elements,
+            tensors=(elements,),
+            activations=one.activations / 100,
+            output=one.output / 100,
+            gradient=one.gradient / 100,
+        )
+        for one in made.layers
+        for elements in [max(10, sum(one.tensors) // 1000)]
+    )
+    part, latency_s = 10 ** chance.uniform(-2, -1), 10 ** chance.uniform(-4, -2.5)
+    message_s, jitter = chance.choice((0.0, 1e-4, 3e-4)), chance.choice((0.0, 0.05))
+
+    def way(one: Transfer) -> Transfer:
+        return replace(
+            one, latency_s=Figure.given(latency_s), cpu_s=message_s, cpu_s_per_byte=4e-10
+        )
+
+    sizes = tuple(
+        replace(
+            one,
+            cpu_period_s=0.02,
+            forward=tuple(line.times(part) for line in one.forward),
+            backward=tuple(line.times(part) for line in one.backward),
+            step_s=Figure.given(0.0005 / one.speed),
+            sum_cpu_s=message_s,
+            jitter=jitter,
+            up=way(one.up),
+            down=way(one.down),
+        )
+        for one in made.sizes
+    )
+    return replace(
+        made,
+        layers=layers,
+        sizes=sizes,
+        samples=300 * made.samples,
+        channel=chance.choice((made.channel, "file:///dev/shm")),
     )
 
 

@@ -10,9 +10,9 @@ beyond `MOST_SIMULATED` workers a step is what its parts take, each worker being
                  whole pipeline, where stages have different numbers of replicas
 
 The rate of messages of m bytes is the least of what the line carries, of one latency for as many
-messages as are under way, and of the CPU time of each. What it leaves out: the CPU's periods, and
-that buckets share the link. See tests/planning/test_closed_form.py for how far both are apart where
-both run.
+messages as are under way, and of the CPU time of each. What the CPU's periods make of a step is in
+`planning.bursts`. What it leaves out: that buckets share the link. See
+tests/planning/test_closed_form.py for how far both are apart where both run.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from dataclasses import replace
 from dayfly.batches import BLOCK_NUMBERS
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel, staged, staged_validation
+from dayfly.planning.bursts import Bursts
 from dayfly.planning.closed_form_kinds import many_unequal
 from dayfly.planning.closed_sums import (
     all_reduced_s,
     asked_of,
+    begun_s,
     hosts_s,
     passes_s,
     shared_among,
     steps_of_parts,
     sum_of,
     whole_s_of,
+    works_s,
 )
 from dayfly.planning.configuration import (
     Configuration,
@@ -108,7 +111,11 @@ def many_step(
         begin = whole_s_of(size.backward, buffer, compute_s, -(-mine // c.pieces))
         reduced_s = all_reduced_s(begin, summed)
         overhead_s = apply_s + size.step_s.value
-    return steps_of_parts(compute_s, reduced_s, overhead_s), shared_among(summed, c.workers)
+    bursts = Bursts.of(size, c.workers, profile.shared_cores)
+    steps = steps_of_parts(
+        compute_s, reduced_s, overhead_s, bursts, means.link(size), summed, c.workers
+    )
+    return steps, shared_among(summed, c.workers)
 
 
 def many_validation(
@@ -196,6 +203,10 @@ def _staged_step(
         applying_s = ended_s - max(before_s)
         whole_s = whole_s_of(backward, buffer, before_s[0], last)[: len(sums[stage])]
         step_s = max(step_s, all_reduced_s(whole_s, sums[stage]) + applying_s)
+        # One step has CPU time of periods before it, which it would not have after many others.
+        bursts = Bursts.of(size, c.workers, profile.shared_cores)
+        rank_s = _rank_works_s(ranks[rank], means, size, sums[stage], c.members_of(stage))
+        step_s = max(step_s, bursts.slowed * rank_s)
         begin[stage] = [*map(max, begin[stage], whole_s)] if begin[stage] else whole_s
         end.append(applying_s)
     if means.shared.host is not None:
@@ -204,6 +215,16 @@ def _staged_step(
     breakdown["transfer"] += step_s - once.step_s
     steps = Steps(step_s=step_s, breakdown=breakdown)
     return steps, _staged_moved(profile, c, means, ranks, sums)
+
+
+def _rank_works_s(
+    rank: Rank, means: ChannelModel, size: SizeProfile, sums: Sequence[Cost], members: int
+) -> float:
+    """Seconds in which a worker's processor computes a step, and handles its messages."""
+    link, moved = means.link(size), moved_by(rank.streams, means)
+    passes_s = sum(sum(stream.works_s) for stream in rank.streams) / size.speed
+    passages_s = link.works_s(moved.puts, moved.gets, moved.bytes_up, moved.bytes_down)
+    return passes_s + passages_s + begun_s(link, sums) + works_s(link, sums, members)
 
 
 def _piped(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning import data_parallel
+from dayfly.planning.bursts import Bursts
 from dayfly.planning.closed_sums import (
     all_reduced_s,
     asked_of,
@@ -30,6 +31,7 @@ from dayfly.planning.summed import Summed
 from dayfly.planning.timing import Steps
 from dayfly.wire.collectives.cost import Cost
 from dayfly.wire.collectives.k_reduce import hybrid_costs
+from dayfly.wire.collectives.link import LinkModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,8 @@ class _Kind:
 
     Attributes:
         size: of their functions.
+        link: theirs.
+        bursts: how they use their share of the CPU.
         lags: whether they lag.
         compute_s: seconds of their passes.
         begin_s: when each bucket is whole.
@@ -45,13 +49,17 @@ class _Kind:
     """
 
     size: SizeProfile
+    link: LinkModel
+    bursts: Bursts
     lags: bool
     compute_s: float
     begin_s: Sequence[float]
     overhead_s: float
 
     @classmethod
-    def of(cls, profile: Profile, c: Configuration, kind: int, batch: int) -> _Kind:
+    def of(
+        cls, profile: Profile, c: Configuration, means: ChannelModel, kind: int, batch: int
+    ) -> _Kind:
         """Of so many samples of all workers."""
         size, ranks = stage_size(profile, c, kind), c.kinds[kind]
         size = paced(size, max(pace(size, rank, c.workers, c.pieces) for rank in ranks))
@@ -59,6 +67,8 @@ class _Kind:
         compute_s = passes_s(size, c, mine)
         return cls(
             size=size,
+            link=means.link(size),
+            bursts=Bursts.of(size, c.workers, profile.shared_cores),
             lags=c.lags(ranks[0]),
             compute_s=compute_s,
             begin_s=whole_s_of(size.backward, buffer, compute_s, -(-mine // c.pieces)),
@@ -78,7 +88,7 @@ def many_unequal(
         means: what workers talk through.
         batch: samples of all workers.
     """
-    kinds = [_Kind.of(profile, c, kind, batch) for kind in range(len(c.kinds))]
+    kinds = [_Kind.of(profile, c, means, kind, batch) for kind in range(len(c.kinds))]
     buckets = data_parallel.buckets_of(profile, c)
     if c.protocol.staleness:
         return _hybrid(kinds, c, means, buckets)
@@ -93,7 +103,7 @@ def many_unequal(
         )
         for summed in buckets
     ]
-    return _lock_step(kinds, sums), shared_among(sums, c.workers)
+    return _lock_step(kinds, sums, c.workers), shared_among(sums, c.workers)
 
 
 def rounds_s(profile: Profile, c: Configuration, batch: int) -> tuple[float, float]:
@@ -104,8 +114,9 @@ def rounds_s(profile: Profile, c: Configuration, batch: int) -> tuple[float, flo
         c: of the run, of hap.
         batch: samples of all workers.
     """
-    kinds = [_Kind.of(profile, c, kind, batch) for kind in range(len(c.kinds))]
-    found = _Roles.of(kinds, c, ChannelModel.of(profile), data_parallel.buckets_of(profile, c))
+    means = ChannelModel.of(profile)
+    kinds = [_Kind.of(profile, c, means, kind, batch) for kind in range(len(c.kinds))]
+    found = _Roles.of(kinds, c, means, data_parallel.buckets_of(profile, c))
     return found.steps.step_s, max(found.others_s)
 
 
@@ -113,14 +124,19 @@ def _longest(costs: object) -> Cost:
     return max(costs, key=lambda one: one.seconds)  # type: ignore[call-overload,no-any-return]
 
 
-def _lock_step(kinds: Sequence[_Kind], sums: Sequence[Cost]) -> Steps:
-    """Of workers that all wait for each other."""
+def _lock_step(kinds: Sequence[_Kind], sums: Sequence[Cost], members: int) -> Steps:
+    """Of workers that all wait for each other, and so for those that compute longest."""
     begin_s = [max(at) for at in zip(*(one.begin_s for one in kinds), strict=True)]
     compute_s = max(one.compute_s for one in kinds)
+    slowest = max(kinds, key=lambda one: one.compute_s + one.overhead_s)
     return steps_of_parts(
         compute_s,
         max(compute_s, all_reduced_s(begin_s, sums)),
         max(one.overhead_s for one in kinds),
+        slowest.bursts,
+        slowest.link,
+        sums,
+        members,
     )
 
 
@@ -173,12 +189,13 @@ class _Roles:
         means: ChannelModel,
         buckets: Sequence[Summed],
     ) -> _Roles:
+        k = c.aggregators or 0
         mine, others = ([one for one in kinds if one.lags == lags] for lags in (False, True))
         costs = {
             one: [
                 hybrid_costs(
                     asked_of(c.workers, summed, means, one.size),
-                    aggregators=c.aggregators or 0,
+                    aggregators=k,
                 )
                 for summed in buckets
             ]
@@ -189,6 +206,17 @@ class _Roles:
         for one in others:
             put_s = all_reduced_s(one.begin_s, [cost for _, cost, _ in costs[one]])
             reads_s.append(sum(cost.seconds for _, _, cost in costs[one]))
-            others_s.append(max(one.compute_s, put_s) + reads_s[-1] + one.overhead_s)
-        taken = [cost for _, *parts in costs[others[0]] for cost in parts]
-        return cls(_lock_step(mine, summed), summed, others_s, reads_s, taken)
+            taken = [cost for _, *parts in costs[one] for cost in parts]
+            through_s = max(one.compute_s, put_s) + reads_s[-1]
+            others_s.append(
+                steps_of_parts(
+                    one.compute_s,
+                    through_s,
+                    one.overhead_s,
+                    one.bursts,
+                    one.link,
+                    taken,
+                    c.workers - k,
+                ).step_s
+            )
+        return cls(_lock_step(mine, summed, k), summed, others_s, reads_s, taken)

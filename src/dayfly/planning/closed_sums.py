@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dayfly.batches import share
 from dayfly.catalogue.metering import StoreTraffic
 from dayfly.planning.affine import Affine
+from dayfly.planning.bursts import Bursts
 from dayfly.planning.configuration import ITEM_BYTES, Configuration, Flat
 from dayfly.planning.function_times import cut_backward, passed
 from dayfly.planning.profile import SizeProfile
@@ -16,9 +17,13 @@ from dayfly.planning.summed import Summed
 from dayfly.planning.timing import Steps
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce, Cost
+from dayfly.wire.collectives.link import LinkModel
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.step import Layout
 from dayfly.wire.streams import HostLink
+
+#: Of `Cost`: what all members move.
+MOVED = ("puts", "gets", "bytes_up", "bytes_down")
 
 
 def sum_of(
@@ -155,17 +160,54 @@ def passes_s(size: SizeProfile, c: Configuration, mine: int) -> float:
     )
 
 
-def steps_of_parts(compute_s: float, reduced_s: float, overhead_s: float) -> Steps:
-    """Returns a step that has its sums after so many seconds, and then has overhead."""
+def steps_of_parts(
+    compute_s: float,
+    reduced_s: float,
+    overhead_s: float,
+    bursts: Bursts,
+    link: LinkModel,
+    sums: Sequence[Cost],
+    members: int,
+) -> Steps:
+    """Returns a step that has its sums after so many seconds, and then has overhead.
+
+    Args:
+        compute_s: of its passes.
+        reduced_s: after which it has its sums.
+        overhead_s: of what comes then.
+        bursts: of the workers; times before are those of a share that is spread evenly.
+        link: of the workers.
+        sums: that they make.
+        members: workers that share them.
+    """
+    burst_s, begin_s = compute_s + overhead_s, begun_s(link, sums)
+    step_s = bursts.step_s(
+        reduced_s + overhead_s,
+        burst_s,
+        min(begin_s, reduced_s - compute_s),
+        burst_s + begin_s + works_s(link, sums, members),
+    )
+    left = 1 - bursts.saved * min(1.0, bursts.period_s / burst_s) if burst_s else 1.0
     return Steps(
-        step_s=reduced_s + overhead_s,
+        step_s=step_s,
         breakdown={
-            "compute": compute_s,
-            "overhead": overhead_s,
-            "transfer": reduced_s - compute_s,
+            "compute": left * compute_s,
+            "overhead": left * overhead_s,
+            "transfer": max(0.0, step_s - left * burst_s),
             "sync": 0.0,
         },
     )
+
+
+def begun_s(link: LinkModel, sums: Sequence[Cost]) -> float:
+    """Returns the seconds in which a member begins some sums; those of a lone member are none."""
+    return link.begin_s * sum(one.puts + one.gets > 0 for one in sums)
+
+
+def works_s(link: LinkModel, sums: Sequence[Cost], members: int) -> float:
+    """Returns the seconds in which each of so many processors handles messages of some sums."""
+    whole = (sum(getattr(one, what) for one in sums) for what in MOVED)
+    return link.works_s(*(of / members for of in whole))
 
 
 def shared_among(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:
@@ -175,10 +217,7 @@ def shared_among(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:
         sums: what each costs all members together.
         members: how many there are.
     """
-    wholes = [
-        sum(getattr(one, what) for one in sums)
-        for what in ("puts", "gets", "bytes_up", "bytes_down")
-    ]
+    wholes = [sum(getattr(one, what) for one in sums) for what in MOVED]
     found = []
     for member in range(members):
         puts, gets, up, down = (len(share(whole, member, members)) for whole in wholes)

@@ -14,7 +14,7 @@ from dayfly.planning.local_rounds import local_round
 from dayfly.planning.plan import Volume
 from dayfly.planning.profile import Profile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.planning.timing import Steps, moved_by, timed, times, together, volume
+from dayfly.planning.timing import Steps, moved_by, over_periods, timed, times, together, volume
 from dayfly.wire.streams import Rank
 
 #: Operations of a simulation, about: what takes a few hundredths of a second.
@@ -136,8 +136,12 @@ def round_of(
         once = data_parallel.ranks(profile, c, means, batches)
     moved = [moved_by(rank.streams, means) for rank in once[: c.workers]]
     operations = sum(len(stream.plan.numbers) for rank in once for stream in rank.streams)
-    count, each = steps_gone_through(operations), len(once[0].streams)
-    return timed(once, count, lambda at: at == each - 1, means.shared, repeat=True), moved
+    last = len(once[0].streams) - 1
+
+    def steps(count: int, first: int) -> Steps:
+        return timed(once, count, lambda at: at == last, means.shared, repeat=True, first=first)
+
+    return over_periods(steps, once, steps_gone_through(operations)), moved
 
 
 def validation_of(

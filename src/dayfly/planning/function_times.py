@@ -43,6 +43,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from statistics import NormalDist
 
+from dayfly.elementwise import by_value, least
 from dayfly.planning.affine import total
 from dayfly.planning.decline import left_of_bandwidth
 from dayfly.planning.fits import fit_affine
@@ -84,10 +85,12 @@ def slowdown(crowd: float, crowd_cores: float, others_cores: float) -> float:
 
     Args:
         crowd: measured beside neighbours on `crowd_cores`; 0: it was not measured.
+        others_cores: on which others compute; elementwise.
     """
     if crowd_cores <= 0:
         return 1.0
-    return 1 + (crowd - 1) * min(1.0, others_cores / crowd_cores)
+    part: float = least(1.0, others_cores / crowd_cores)
+    return 1 + (crowd - 1) * part
 
 
 def contended(size: SizeProfile, others_cores: float) -> SizeProfile:
@@ -179,7 +182,20 @@ def straggling(size: SizeProfile, rank: int, workers: int, passes: int) -> SizeP
 
 def slowest(size: SizeProfile, workers: int, passes: int) -> SizeProfile:
     """The function of the slowest of so many."""
-    return straggling(size, speed_places(workers).index(workers - 1), workers, passes)
+    return paced(size, lag(size, workers, passes))
+
+
+def lag(size: SizeProfile, workers: int, passes: int) -> float:
+    """Returns what passes take of the slowest of so many, over the average worker's; elementwise.
+
+    Args:
+        size: of the workers' functions.
+        workers: how many there are.
+        passes: as of `factor`.
+    """
+    once = by_value(lambda many: factor(size.jitter, many - 1, many, 1), workers)
+    found: float = 1 + (once - 1) / passes**0.5
+    return found
 
 
 def passed(times: Sequence[Affine], samples: float) -> float:

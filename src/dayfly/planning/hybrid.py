@@ -21,7 +21,7 @@ from dayfly.planning.data_parallel import buckets_of, computing, flat_of, sizes_
 from dayfly.planning.function_times import straggling
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited
-from dayfly.planning.timing import Steps, moved_by, steps_of
+from dayfly.planning.timing import Steps, moved_by, over_periods, steps_of
 from dayfly.wire.collectives.k_reduce import CONTRIBUTE, READ
 from dayfly.wire.simulation import run
 from dayfly.wire.streams import Rank, Stream
@@ -57,20 +57,24 @@ def step(
         for size, one in zip(each, workers, strict=True)
     ]
     operations = sum(len(stream.plan.numbers) for rank in once for stream in rank.streams)
+
+    def steps(count: int, first: int) -> Steps:
+        several = [
+            limited(size, means, one.rank, one.epoch(count))
+            for size, one in zip(each, workers, strict=True)
+        ]
+        return _timed(several, count, first, means)
+
     count = max(_STEPS, steps_gone_through(operations))
-    several = [
-        limited(size, means, one.rank, one.epoch(count))
-        for size, one in zip(each, workers, strict=True)
-    ]
-    return _timed(several, count, means), [moved_by(rank.streams, means) for rank in once]
+    return over_periods(steps, once, count, _EARLY), [moved_by(one.streams, means) for one in once]
 
 
-def _timed(ranks: Sequence[Rank], count: int, means: ChannelModel) -> Steps:
+def _timed(ranks: Sequence[Rank], count: int, first: int, means: ChannelModel) -> Steps:
     """Returns the steps of rank 0, an aggregator, in virtual time."""
     moments = run(ranks, means.shared)
     streams = ranks[0].streams
     last = len(streams) // count - 1
-    steps = steps_of(streams, moments[0], count, lambda at: at == last, first=_EARLY)
+    steps = steps_of(streams, moments[0], count, lambda at: at == last, first=first)
     ends_s = max(s for took in moments for one in took for s in one.done_s)
     return replace(steps, ending_s=ends_s - count * steps.step_s)
 

@@ -22,11 +22,12 @@ from dayfly.planning.function_times import straggling
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel, all_reduce, chain, limited
 from dayfly.planning.server_ranks import server
-from dayfly.planning.timing import Steps, moved_by, timed
+from dayfly.planning.timing import Steps, moved_by, over_periods, timed
 from dayfly.specs.streaming import Streaming
 from dayfly.wire.streams import Rank, Stream
 
-#: Rounds that are gone through; the first does not count, as no sum is under way at its beginning.
+#: Rounds of fragments that are gone through; the first does not count, as no sum is under way at
+#: its beginning.
 _ROUNDS = 3
 
 
@@ -42,14 +43,20 @@ def local_round(
         batches: of the round's steps.
         closes: whether it ends an epoch, and so waits for all sums.
     """
-    if c.streaming is None:
+    streamed, shared = c.streaming is not None, means.shared
+    if streamed:
+        once, _ = _streamed(profile, c, means, batches, 1, closes)
+    else:
         once = data_parallel.ranks(profile, c, means, batches)
-        moved = [moved_by(rank.streams, means) for rank in once[: c.workers]]
-        return timed(once, 1, lambda number: number > 0, means.shared), moved
-    once, _ = _streamed(profile, c, means, batches, 1, closes)
-    several, beside = _streamed(profile, c, means, batches, _ROUNDS, closes)
+
+    def rounds(count: int, first: int) -> Steps:
+        if not streamed:
+            return timed(once, count, lambda at: at > 0, shared, repeat=True, first=first)
+        several, beside = _streamed(profile, c, means, batches, count, closes)
+        return timed(several, count, lambda at: at in beside, shared, first=first)
+
     moved = [moved_by(rank.streams, means) for rank in once[: c.workers]]
-    return timed(several, _ROUNDS, lambda number: number in beside, means.shared), moved
+    return over_periods(rounds, once, _ROUNDS if streamed else 1), moved
 
 
 @dataclass(frozen=True, slots=True)

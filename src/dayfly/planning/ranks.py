@@ -26,8 +26,8 @@ from dayfly.planning.summed import Summed
 from dayfly.wire.channels import CHANNELS
 from dayfly.wire.channels.kind import ChannelKind
 from dayfly.wire.collectives import SMALL_SUM, collective
-from dayfly.wire.collectives.cost import DirectionModel, LinkModel
 from dayfly.wire.collectives.k_reduce import hybrid_part
+from dayfly.wire.collectives.link import DirectionModel, LinkModel
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.pipelines.step import message_bytes, worthwhile_bytes
 from dayfly.wire.processor import SharedProcessor
@@ -104,7 +104,7 @@ class ChannelModel:
                 part=part,
                 store_bytes_per_s=whole,
                 host=self.shared.host,
-                speed=size.speed,
+                cores=math.inf if size.cpu_cores is None else size.cpu_cores,
                 in_flight=1 if self.immediate else self.in_flight,
                 chunk_bytes=self.chunk_bytes,
             )

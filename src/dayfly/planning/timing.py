@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,6 +147,37 @@ class Steps:
     ending_s: float = 0.0
 
 
+#: Periods of the CPU's shares that short steps are gone through for, and steps at most.
+_PERIODS, _MOST_STEPS = 6, 60
+#: Operations of them all, about, at most.
+_MOST_OPERATIONS = 10_000
+
+
+def over_periods(
+    steps: Callable[[int, int], Steps], ranks: Sequence[Rank], count: int, first: int = 1
+) -> Steps:
+    """Returns steps that are gone through for several periods of the CPU's shares.
+
+    A function begins with all CPU time of a period, which short steps do not use up before they
+    end. So those of the first period do not count, either.
+
+    Args:
+        steps: of so many of which so many do not count.
+        ranks: one step of all.
+        count: that are gone through, at least.
+        first: of them that do not count, at least.
+    """
+    found = steps(count, first)
+    period_s = max(rank.processor.period_s for rank in ranks)
+    if not found.step_s or count * found.step_s >= _PERIODS * period_s:
+        return found
+    operations = sum(len(stream.plan.numbers) for rank in ranks for stream in rank.streams)
+    most = min(_MOST_STEPS, _MOST_OPERATIONS // max(1, operations))
+    more = min(most, math.ceil(_PERIODS * period_s / found.step_s))
+    first = max(first, min(more // 2, math.ceil(period_s / found.step_s)))
+    return steps(more, first) if more > count else found
+
+
 def timed(
     ranks: Sequence[Rank],
     count: int,
@@ -153,6 +185,7 @@ def timed(
     shared: Shared = ALONE,
     *,
     repeat: bool = False,
+    first: int = 1,
 ) -> Steps:
     """Returns the steps of rank 0 in virtual time.
 
@@ -167,6 +200,7 @@ def timed(
         is_overhead: whether a stream, by its number within a step, computes what is no pass.
         shared: what all ranks have together.
         repeat: their streams are one step instead, which they take so many times.
+        first: of several steps, how many do not count.
     """
     again = count if repeat else 1
     moments, ends_s = ends(ranks, shared, again)
@@ -175,7 +209,7 @@ def timed(
         workers = zip(ranks, ends_s, strict=True)
         until_s = max([end_s for rank, end_s in workers if not rank.is_store])
     streams = [*ranks[0].streams] * again
-    return steps_of(streams, moments, count, is_overhead, until_s)
+    return steps_of(streams, moments, count, is_overhead, until_s, first)
 
 
 def steps_of(

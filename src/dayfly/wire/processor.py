@@ -68,6 +68,11 @@ class SharedProcessor:
         return self._share
 
     @property
+    def period_s(self) -> float:
+        """How often its share is given out anew; 0: evenly, or there is no limit."""
+        return self._period_s
+
+    @property
     def unlimited(self) -> bool:
         """Whether jobs never wait for each other."""
         return self._share == math.inf

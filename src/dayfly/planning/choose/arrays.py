@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,21 +43,22 @@ def dominated(seconds: Array, usd: Array, front_s: Array, front_usd: Array) -> N
     return np.concatenate([[np.inf], front_usd])[at] <= usd
 
 
-def nearest(seconds: Array, usd: Array, slack: float, most: int) -> Ints:
+def nearest(seconds: Array, usd: Array, slack: ArrayLike, most: int) -> Ints:
     """Indices of `Front.near`, of candidates of which none is made yet."""
     on = undominated(seconds, usd)
     return near(seconds, usd, np.stack([seconds[on], usd[on]], axis=1), slack, most)
 
 
-def near(seconds: Array, usd: Array, front: Array, slack: float, most: int) -> Ints:
+def near(seconds: Array, usd: Array, front: Array, slack: ArrayLike, most: int) -> Ints:
     """Indices of `Front.near`.
 
     Args:
         front: (points, 2), its seconds and dollars.
+        slack: of all candidates, or of each.
     """
     excess = over_front(seconds, usd, front)
     order = np.argsort(excess, kind="stable")[:most]
-    return order[excess[order] <= 1 + slack].astype(np.int64)
+    return order[(excess <= 1 + np.asarray(slack))[order]].astype(np.int64)
 
 
 def over_front(seconds: Array, usd: Array, front: Array) -> Array:

@@ -25,17 +25,18 @@ from numpy.typing import NDArray
 
 from dayfly.batches import Batches, share, validations
 from dayfly.errors import RequestError
+from dayfly.planning.bursts import Bursts
 from dayfly.planning.choose.arrays import Array, Ints, nearest
 from dayfly.planning.choose.data_parallel_problem import DataParallelPlan, DataParallelProblem
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
 from dayfly.planning.choose.front import Front, Point, counted
-from dayfly.planning.choose.known import Known
+from dayfly.planning.choose.known import Known, short_error
 from dayfly.planning.choose.sums import PAIRS, Sums, SumTable, link_of
 from dayfly.planning.choose.whole_memory import NONE, Room
 from dayfly.planning.choose.whole_runs import least_run, run_of, usd_beside_sums
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Flat
 from dayfly.planning.decline import Decline
-from dayfly.planning.function_times import cut_backward, declined, passed
+from dayfly.planning.function_times import cut_backward, declined, lag, passed, slowdown
 from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.profile import SizeProfile
 from dayfly.planning.servers import holds
@@ -62,21 +63,27 @@ def all_data_parallel(
 def near_data_parallel(
     problem: DataParallelProblem, slack: float, most: int, known: Known | None = None
 ) -> list[Point[DataParallelPlan]]:
-    """Those of `all_data_parallel` that are as near to the front as `Front.near` has it, and that
-    nothing known beats."""
+    """Those of `all_data_parallel` that are as near to the front as `Front.near` has it, or as
+    `short_error` allows, and that nothing known beats."""
     rows = _rows(problem, known)
     if not rows:
         return []
     seconds, usd = (np.concatenate([getattr(one, what) for one in rows]) for what in ("s", "usd"))
     ends = np.cumsum([len(one.s) for one in rows])
-    among = nearest(seconds, usd, slack, most)
+    error = short_error(seconds, _steps(problem))
+    among = nearest(seconds, usd, np.maximum(slack, error), most)
     if known is not None:
-        among = among[~known.beat(seconds[among], usd[among])]
+        among = among[~known.beat(seconds[among], usd[among], error[among])]
     found = []
     for at in among.tolist():
         number = int(np.searchsorted(ends, at, side="right"))
         found += rows[number].points([at - int(ends[number])])  # counted from the end
     return found
+
+
+def _steps(p: DataParallelProblem) -> int:
+    """Of a run."""
+    return Batches(p.profile.samples, p.batch_size).steps * p.epochs
 
 
 def least_of(problem: DataParallelProblem) -> tuple[Array, Array]:
@@ -147,7 +154,9 @@ def _open(
         if not len(every):
             continue
         seconds, usd = _least(p, memory_mib, size, every)
-        kept = np.ones(len(every), dtype=bool) if known is None else ~known.beat(seconds, usd)
+        kept = np.ones(len(every), dtype=bool)
+        if known is not None:
+            kept = ~known.beat(seconds, usd, short_error(seconds, _steps(p)))
         beaten = beaten or not kept.all()
         if kept.any():
             found.append(_Open(memory_mib, size, every[kept], seconds[kept], usd[kept]))
@@ -167,7 +176,7 @@ def _rows(problem: DataParallelProblem, known: Known | None) -> list[_Rows]:
     found: list[_Rows] = []
     for one in (part for each in open_ for part in each.parts()):
         if known is not None:
-            left = ~known.beat(one.s, one.usd)
+            left = ~known.beat(one.s, one.usd, short_error(one.s, _steps(p)))
             beaten = beaten or not left.all()
             one = one.only(left)
         if not len(one.workers):
@@ -248,14 +257,11 @@ def _timed(
     if not len(rows):
         return []
     profile, size, workers, micro = p.profile, one.size, sums.workers[rows], micro_batches[rows]
-    reduced_s = sum(
-        part * _reduced_s(p, flat, size, sums, rows, micro, batch)
-        for batch, part in p.shares_of_steps
-    )
-    apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     steps = Batches(profile.samples, p.batch_size).steps
     n: Any = workers
-    step_s: Any = reduced_s + apply_s + p.sums_a_step * p.exchanging_s(size)
+    step_s: Any = sum(
+        part * _step_s(p, flat, size, sums, rows, micro, batch) for batch, part in p.shares_of_steps
+    )
     measured_s: Any = sums.measured_s[rows]
     of_run: Any = run_of(p, size, n, step_s, measured_s)
     run_s, lives = of_run
@@ -269,7 +275,7 @@ def _timed(
     return [_Rows(p, one.memory_mib, size, *each)] if ways else []
 
 
-def _reduced_s(
+def _step_s(
     p: DataParallelProblem,
     flat: Flat,
     size: SizeProfile,
@@ -278,17 +284,32 @@ def _reduced_s(
     micro_batches: Ints,
     batch: int,
 ) -> Array:
-    """Seconds after which the sums of a step of so many samples are there, of each way."""
-    shares = np.stack([-(-batch // sums.workers[rows]), micro_batches])
+    """Seconds of a step of so many samples, of each way."""
+    workers: Any = sums.workers[rows]
+    shares = np.stack([-(-batch // workers), micro_batches])
     each, at = np.unique(shares, axis=1, return_inverse=True)
     passes = [_passes_s(size, flat, mine, micro) for mine, micro in each.T.tolist()]
-    if p.method.protocol.averages:
-        computed_s: Any = np.array([computed for computed, _ in passes])[at.ravel()]
-        apply_s = size.apply(sum(layer.trained for layer in p.profile.layers))
-        return cast("Array", computed_s + p.waited_s(computed_s, apply_s, sums.times(rows)))
-    whole_s = np.array([whole for _, whole in passes])[at.ravel()]
-    reduced_s: Array = (whole_s + sums.least_s[rows]).max(axis=1)
-    return reduced_s
+    # As slow as the slowest of them is, beside all others.
+    local = p.method.protocol.averages
+    of_round = micro_batches / p.sums_a_step if local else micro_batches
+    slower: Any = lag(size, workers, cast("int", of_round))
+    slower *= slowdown(size.crowd.value, size.crowd_cores, (workers - 1) * size.speed)
+    computed_s: Any = slower * np.array([computed for computed, _ in passes])[at.ravel()]
+    apply_s = size.apply(sum(layer.trained for layer in p.profile.layers))
+    if local:
+        reduced_s: Any = computed_s + p.waited_s(computed_s, apply_s, sums.times(rows))
+    else:
+        whole_s = slower[:, None] * np.array([whole for _, whole in passes])[at.ravel()]
+        reduced_s = (whole_s + sums.least_s[rows]).max(axis=1)
+    # The step is a part of a round, which has the sums.
+    part, rest_s = p.sums_a_step, p.exchanging_s(size)
+    burst_s = (computed_s + apply_s) / part + rest_s
+    begun_s = np.minimum(sums.begun_s[rows], (reduced_s - computed_s) / part)
+    bursts = Bursts.of(size, workers, p.profile.shared_cores)
+    round_s: Array = bursts.step_s(
+        (reduced_s + apply_s) / part + rest_s, burst_s, begun_s, burst_s + sums.works_s[rows]
+    )
+    return round_s * part
 
 
 def _passes_s(

@@ -27,13 +27,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache, partial
 
-from dayfly.wire.collectives.cost import AllReduce, over_plain_links, plain_link
+from dayfly.wire.collectives.cost import AllReduce, over_plain_links
 from dayfly.wire.collectives.k_reduce import (
     SCATTER_REDUCE,
     hybrid_costs,
     k_reduce_requests,
     reduce_cost,
 )
+from dayfly.wire.collectives.link import plain_link
 from dayfly.wire.collectives.pipelined import PIPELINED
 from dayfly.wire.collectives.ring import ring_s
 

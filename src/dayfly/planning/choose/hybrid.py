@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from dayfly.batches import block_samples, validations
 from dayfly.errors import RequestError
+from dayfly.planning.bursts import Bursts
 from dayfly.planning.choose.arrays import Array, Ints, near, undominated
 from dayfly.planning.choose.data_parallel_problem import DataParallelProblem
 from dayfly.planning.choose.from_profile import allowed, limited, most_at_once
@@ -42,7 +43,7 @@ from dayfly.planning.choose.whole_memory import Peaks
 from dayfly.planning.choose.whole_runs import least_sum_s, lived, usd_beside_sums
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, ITEM_BYTES, Configuration
 from dayfly.planning.data_parallel import blocks_s
-from dayfly.planning.function_times import contended, declined, slowest
+from dayfly.planning.function_times import contended, declined, factor
 from dayfly.planning.memory import logged_steps
 from dayfly.planning.profile import NOTHING, SizeProfile
 from dayfly.wire.collectives import K_REDUCE
@@ -193,14 +194,18 @@ class _Search:
 
     def _least(self, memory_mib: int, size: SizeProfile) -> tuple[Array, Array]:
         """Seconds and dollars that each number of workers takes at least: each computes its part of
-        all samples, and the slower round is no shorter than their mean."""
+        all samples, at the fastest worker's pace, and the slower round is no shorter than their
+        mean; or its sums, and what surrounds passes at full speed."""
         p, n = self._problem.whole, np.array(self._problem.whole.allowed)
         kind, steps = p.profile.kind_of(size), -(-p.profile.samples // p.batch_size)
         summed_bytes = p.summed_bytes if p.method.compress == "none" else 0.0
         summed_s = steps * least_sum_s(p.profile, size, cast("int", n), summed_bytes)
-        computed_s = p.profile.samples * training(p.profile, size).each / n
+        fastest = np.array([factor(size.jitter, 0, many, 1) for many in n.tolist()])
+        computed_s = fastest * p.profile.samples * training(p.profile, size).each / n
         ending_s = steps * ending_of(p.profile, size)
-        seconds = size.init_s.value + p.epochs * (np.maximum(computed_s, summed_s) + ending_s)
+        saved = Bursts.of(size, cast("int", n), p.profile.shared_cores).saved
+        trained_s = np.maximum(computed_s + ending_s, summed_s + (1 - saved) * ending_s)
+        seconds = size.init_s.value + p.epochs * trained_s
         usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
         return seconds, n * usd_per_s * seconds
 
@@ -230,7 +235,7 @@ class _Search:
         """
         p, n = self._problem.whole, workers
         size = declined(size, p.profile.decline, n)
-        size = slowest(contended(size, (n - 1) * size.speed), n, 1)
+        size = contended(size, (n - 1) * size.speed)
         table, hybrid = self._sums_of(size, n)
         sums = table.of([n])
         rounds = HybridRounds.of(p.profile, size, table, hybrid, self._own, self._others)

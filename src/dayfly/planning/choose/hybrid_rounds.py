@@ -18,10 +18,11 @@ from typing import Self, cast
 
 import numpy as np
 
-from dayfly.planning.choose.arrays import Array, Ints
+from dayfly.planning.bursts import Bursts
+from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.sums import PAIRS, SumTable
-from dayfly.planning.closed_sums import whole_s_of
-from dayfly.planning.function_times import passed
+from dayfly.planning.closed_sums import MOVED, whole_s_of
+from dayfly.planning.function_times import pace, passed
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.wire.collectives.cost import Cost
 from dayfly.wire.collectives.k_reduce import hybrid_costs
@@ -35,6 +36,8 @@ class HybridSums:
         own_s: from when a bucket is whole until it and all later ones are summed, (P, B).
         put_s: the same until another worker has put its parts, (P, B).
         read_s: in which another takes the sums of a step, (P,).
+        own_works_s, others_works_s: in which a worker's processor begins sums and handles messages,
+            (P,); and own_begun_s, others_begun_s: in which it begins them, (P,).
         after_own_s: in which others take an epoch's last sums when aggregators are through, where
             the aggregators' rounds are the longer ones, (P,).
         after_put_s: where theirs are, (P,).
@@ -44,6 +47,10 @@ class HybridSums:
     own_s: Array
     put_s: Array
     read_s: Array
+    own_works_s: Array
+    others_works_s: Array
+    own_begun_s: Array
+    others_begun_s: Array
     after_own_s: Array
     after_put_s: Array
     step_usd: Array
@@ -82,17 +89,27 @@ class HybridSums:
         read_s, lags = each(read.seconds).sum(axis=1), k_P < workers_P
         last_s = each(own.phases[-1].length_s).sum(axis=1)
         made_s = each(sum(phase.length_s for phase in own.phases[-4:-1]))[:, -1]
-        moved = ("puts", "gets", "bytes_up", "bytes_down")
+        begin_s = np.where(workers_P > 1, asked.link.begin_s * len(table.flat.buckets), 0.0)
+
+        def works_s(*costs: Cost, members: Ints) -> Array:
+            moved = (sum(each(getattr(one, of)).sum(axis=1) for one in costs) for of in MOVED)
+            handled_s = on_arrays(asked.link.works_s)(*(of / members for of in moved))
+            return begin_s * len(costs) + handled_s
+
         return cls(
             own_s=until_s(own),
             put_s=until_s(put),
             read_s=read_s,
+            own_works_s=works_s(own, members=k_P),
+            others_works_s=lags * works_s(put, read, members=np.maximum(1, workers_P - k_P)),
+            own_begun_s=begin_s,
+            others_begun_s=np.where(lags, 2 * begin_s, 0.0),
             after_own_s=lags * np.maximum(0.0, read_s - last_s),
             after_put_s=lags * made_s,
             step_usd=table.usd(
                 {
                     what: sum((each(getattr(one, what)) for one in (own, put, read)), np.zeros(1))
-                    for what in moved
+                    for what in MOVED
                 }
             ),
         )
@@ -142,26 +159,52 @@ class HybridRounds:
             each: all B^a, and all B^n.
         """
 
-        def whole_s(samples: int) -> Array:
+        ending_s = ending_of(profile, size)
+        workers = len(sums.own_s)
+        bursts = Bursts.of(size, workers, profile.shared_cores)
+
+        def computed_s(samples: int) -> float:
             passes_s = passed(size.forward, samples) + passed(size.backward, samples)
-            computed_s = size.data(samples) + passes_s
-            return np.array(whole_s_of(size.backward, table.flat, computed_s, samples))
+            return size.data(samples) + passes_s
 
-        each_B = whole_s(2) - whole_s(1)
-        fixed_B = whole_s(1) - each_B
+        def whole_s(samples: int) -> Array:
+            return np.array(whole_s_of(size.backward, table.flat, computed_s(samples), samples))
 
-        def through_s(samples_N: Ints, sum_KB: Array) -> Array:
-            found = np.zeros((len(sum_KB), len(samples_N) + 1))
-            for fixed_s, each_s, sum_K in zip(fixed_B, each_B, sum_KB.T, strict=True):
-                whole_s = np.where(samples_N > 0, fixed_s + each_s * samples_N, 0.0)
-                np.maximum(found, np.append(whole_s, fixed_s) + sum_K[:, None], out=found)
-            return found
+        def by_samples(first: float, second: float, samples_N: Ints) -> Array:
+            """Of what takes so long of 1 and of 2 samples; at last of few samples."""
+            fixed_s, each_s = 2 * first - second, second - first
+            return np.append(np.where(samples_N > 0, fixed_s + each_s * samples_N, 0.0), fixed_s)
+
+        def round_s(
+            samples_N: Ints,
+            pace_K: Array,
+            sum_KB: Array,
+            read_K: Array,
+            begun_K: Array,
+            works_K: Array,
+        ) -> Array:
+            found, pace_K1 = np.zeros((workers, len(samples_N) + 1)), pace_K[:, None]
+            for first_s, second_s, sum_K in zip(whole_s(1), whole_s(2), sum_KB.T, strict=True):
+                whole_KN = pace_K1 * by_samples(first_s, second_s, samples_N)
+                np.maximum(found, whole_KN + sum_K[:, None], out=found)
+            computed_KN = pace_K1 * by_samples(computed_s(1), computed_s(2), samples_N)
+            waited_KN = found + read_K[:, None] - computed_KN
+            burst_KN = computed_KN + ending_s
+            begun_KN = np.minimum(begun_K[:, None], np.maximum(0.0, waited_KN))
+            works_KN = burst_KN + works_K[:, None]
+            return on_arrays(bursts.step_s)(waited_KN + burst_KN, burst_KN, begun_KN, works_KN)
 
         own_J, others_L = each
-        ending_s = ending_of(profile, size)
-        others_s = through_s(others_L, sums.put_s) + sums.read_s[:, None] + ending_s
+        # The first K ranks are aggregators; each role is as slow as the slowest that has it.
+        paces = np.array([pace(size, rank, workers, 1) for rank in range(workers)])
+        own_K = np.maximum.accumulate(paces)
+        others_K = np.append(np.maximum.accumulate(paces[::-1])[::-1][1:], 1.0)
+        nothing_K = np.zeros(workers)
+        own = own_K, sums.own_s, nothing_K, sums.own_begun_s, sums.own_works_s
+        others = others_K, sums.put_s, sums.read_s, sums.others_begun_s, sums.others_works_s
+        others_s = round_s(others_L, *others)
         others_s[-1] = 0.0
-        return cls(through_s(own_J, sums.own_s) + ending_s, others_s, own_J, sums)
+        return cls(round_s(own_J, *own), others_s, own_J, sums)
 
     def epoch_s(self, k: Ints, j: Ints, at: Ints, steps: Ints, part: Array) -> Array:
         """Returns the seconds of an epoch's steps, of each plan, (N,).

@@ -15,6 +15,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from dayfly.planning.choose.arrays import Array, undominated
 
+#: Closed forms of runs whose steps take less, in seconds, err by more than others, and by how much:
+#: there it counts how periods of the CPU, latencies and the work of messages fall together.
+_SHORT_S, _SHORT_ERROR = 0.05, 0.30
+
+
+def short_error(seconds: ArrayLike, steps: int) -> Array:
+    """Returns by what part the closed form of a run of a whole model may be wrong, if its steps are
+    short, (plans,); of others 0, as who asks knows it.
+
+    Args:
+        seconds: of each run, (plans,).
+        steps: of a run.
+    """
+    return np.where(np.asarray(seconds) < _SHORT_S * steps, _SHORT_ERROR, 0.0)
+
 
 @dataclass(slots=True)
 class Known:
@@ -60,25 +75,29 @@ class Known:
         usd = self._usd * (1 + self.slack) / steps
         return list(zip(step_s.tolist(), usd.tolist(), strict=True))
 
-    def beats(self, seconds: float, usd: float) -> bool:
+    def beats(self, seconds: float, usd: float, error: ArrayLike = 0.0) -> bool:
         """Returns whether a known plan is better in both goals by more than the slack.
 
         Args:
             seconds: that a plan takes at least.
             usd: that it costs at least.
+            error: as of `beat`.
         """
-        return bool(self.beat(np.array([seconds]), np.array([usd]))[0])
+        return bool(self.beat(np.array([seconds]), np.array([usd]), error)[0])
 
-    def beat(self, seconds: Array, usd: Array) -> NDArray[np.bool_]:
+    def beat(self, seconds: Array, usd: Array, error: ArrayLike = 0.0) -> NDArray[np.bool_]:
         """Returns of each plan whether a known one is better in both goals by more than the slack.
 
         Args:
             seconds: that each takes at least, (plans,).
             usd: that each costs at least, (plans,).
+            error: of each, where it may be more than the slack, (plans,).
         """
-        at = np.searchsorted(self._seconds, seconds / (1 + self.slack))
+        within = 1 + np.maximum(self.slack, error)
+        at = np.searchsorted(self._seconds, seconds / within)
         least_usd = np.concatenate([[np.inf], self._usd])[at]  # of those that are faster
-        return least_usd * (1 + self.slack) < usd
+        beaten: NDArray[np.bool_] = least_usd * within < usd
+        return beaten
 
 
 @dataclass(frozen=True, slots=True)

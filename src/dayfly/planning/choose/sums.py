@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
+from dayfly.planning.closed_sums import MOVED
 from dayfly.planning.configuration import ITEM_BYTES, Flat
 from dayfly.planning.data_parallel import averaged_of, buckets_of, flat_of, summed_numbers
 from dayfly.planning.local_rounds import SumTimes
@@ -38,7 +39,7 @@ def link_of(size: SizeProfile) -> object:
     up, down = size.up, size.down
     works = up.cpu_s or down.cpu_s or up.cpu_s_per_byte or down.cpu_s_per_byte
     works = works or size.sum_cpu_s or size.reduce_s_per_byte
-    return up, down, *((size.speed, size.sum_cpu_s, size.reduce_s_per_byte) if works else ())
+    return up, down, *((size.cpu_cores, size.sum_cpu_s, size.reduce_s_per_byte) if works else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Sums:
             busier direction of all later ones.
         alone_s, busiest_s: (rows, buckets), of each bucket's sum without latencies, and of the
             busier direction.
+        begun_s, works_s: (rows,), in which a worker begins them all, and in which its processor
+            does that and handles its messages.
         step_usd: the store's.
         measured_s, measured_usd: of what a validation sums.
         held_bytes: contributions in memory, of sums under way at once.
@@ -64,6 +67,8 @@ class Sums:
     least_s: Array
     alone_s: Array
     busiest_s: Array
+    begun_s: Array
+    works_s: Array
     step_usd: Array
     measured_s: Array
     measured_usd: Array
@@ -123,13 +128,18 @@ class SumTable:
         once = dict(zip(_FIGURES, np.concatenate(measured, axis=1), strict=True))
         held = np.sort(of["memory_bytes"], axis=1)[:, ::-1][:, : self._at_once]
         later_s = np.cumsum(of["busiest_s"][:, ::-1], axis=1)[:, ::-1]
+        each = np.array(numbers)
+        begun_s = np.where(each > 1, self._link.begin_s * len(self._each), 0.0)
+        handled_s = on_arrays(self._link.works_s)(*(of[one].sum(axis=1) / each for one in MOVED))
         return Sums(
-            np.array(numbers),
+            each,
             named,
             of["seconds"],
             np.maximum(of["seconds"], of["carried_s"] + later_s - of["busiest_s"]),
             of["carried_s"],
             of["busiest_s"],
+            begun_s,
+            begun_s + handled_s,
             self.usd(of),
             once["seconds"][:, 0],
             self.usd(once),
@@ -220,9 +230,7 @@ class SumTable:
             costs: puts, gets, bytes_up and bytes_down, (rows, sums).
         """
         store = self._store
-        puts, gets, up, down = (
-            costs[what].sum(axis=1) for what in ("puts", "gets", "bytes_up", "bytes_down")
-        )
+        puts, gets, up, down = (costs[what].sum(axis=1) for what in MOVED)
         if store is None:
             return np.zeros(len(puts))
         asked = on_arrays(store.puts_usd)(puts, up) + on_arrays(store.gets_usd)(gets, down)
@@ -251,7 +259,4 @@ def _travelling(members: Ints | int, among: Sequence[Summed], total: bool) -> ND
 #: Rows of which costs are found together.
 PAIRS = 20_000
 #: Of `Cost`.
-_FIGURES = (
-    *("seconds", "carried_s", "busiest_s", "memory_bytes"),
-    *("puts", "gets", "bytes_up", "bytes_down"),
-)
+_FIGURES = ("seconds", "carried_s", "busiest_s", "memory_bytes", *MOVED)

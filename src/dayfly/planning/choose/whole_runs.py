@@ -23,6 +23,7 @@ from dayfly.batches import Batches, block_samples, validations
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import by_value, ceiling, choice, most
+from dayfly.planning.bursts import Bursts
 from dayfly.planning.configuration import (
     CHECKPOINT_EVERY_S,
     Configuration,
@@ -194,14 +195,17 @@ def least_run(
     """
     profile = p.profile
     summed_s = least_sum_s(profile, size, workers, summed_bytes)
-    computed_s = 0.0
-    for batch, part in p.shares_of_steps:
-        mine = -(-batch // workers)
-        before_s = size.data(mine) + _in_one(size.forward)(mine)
-        computed_s += part * (before_s + most(_in_one(size.backward)(mine), summed_s))
     apply_s = size.apply(sum(layer.trained for layer in profile.layers))
     apply_s += p.sums_a_step * p.exchanging_s(size)
-    run_s, lives = run_of(p, size, workers, computed_s + apply_s, 0.0)
+    bursts, step_s = Bursts.of(size, workers, profile.shared_cores), 0.0
+    for batch, part in p.shares_of_steps:
+        mine = -(-batch // workers)
+        backward_s = _in_one(size.backward)(mine)
+        works_s = size.data(mine) + _in_one(size.forward)(mine) + backward_s + apply_s
+        even_s = works_s + most(0.0, summed_s - backward_s)
+        # What begins sums takes no less than it saves.
+        step_s += part * bursts.step_s(even_s, works_s, 0.0, works_s)
+    run_s, lives = run_of(p, size, workers, step_s, 0.0)
     kind = profile.kind_of(size)
     usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)
     request_usd = p.platform.prices.usd_per_request if p.platform.prices else 0.0

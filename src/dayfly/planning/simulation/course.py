@@ -44,8 +44,9 @@ from dayfly.planning.simulation.synchronous import Synchronous
 from dayfly.planning.simulation.turns import Course, TrafficRows, Turn
 from dayfly.specs.pace import LOOK_FOR_STOP_S
 from dayfly.wire.collectives import SMALL_SUM, collective
-from dayfly.wire.collectives.cost import AllReduce, LinkModel, Phase
+from dayfly.wire.collectives.cost import AllReduce, Phase
 from dayfly.wire.collectives.k_reduce import hybrid_costs
+from dayfly.wire.collectives.link import LinkModel
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.pipelines.orders import ORDERS
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from dayfly.planning.simulation.rounds import Rounds, Spans, Taken, Window, Work, of_windows, summed
 from dayfly.planning.simulation.scenario import Floats, Ints
-from dayfly.wire.collectives.cost import DirectionModel, LinkModel, Phase
+from dayfly.wire.collectives.cost import Phase
+from dayfly.wire.collectives.link import DirectionModel, LinkModel
 from dayfly.wire.pipelines.flow import Flow, Passing
 from dayfly.wire.pipelines.orders import FORWARD, MakeOrder, in_waves
 from dayfly.wire.pipelines.step import Layout, StageRank

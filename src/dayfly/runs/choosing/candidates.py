@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from dayfly.batches import Batches
 from dayfly.errors import RequestError
 from dayfly.planning.choose import forked
 from dayfly.planning.choose.arrays import Array, undominated
@@ -23,7 +24,7 @@ from dayfly.planning.choose.data_parallel import (
 )
 from dayfly.planning.choose.from_profile import kinds_of_sizes, limited
 from dayfly.planning.choose.front import Front, Point
-from dayfly.planning.choose.known import KnownPlans
+from dayfly.planning.choose.known import KnownPlans, short_error
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
@@ -168,8 +169,11 @@ def in_order(targets: Sequence[Target], asked: PlanQuery) -> list[int]:
 
 def beaten(one: Candidate, known: KnownPlans) -> bool:
     """Returns whether a known plan that may spare it is better by more than closed forms err."""
-    of_cuts = one.kind == PIPELINE and known.cuts.beats(one.seconds, one.usd)
-    return of_cuts or known.whole.beats(one.seconds, one.usd)
+    if one.kind == PIPELINE:
+        of_cuts = known.cuts.beats(one.seconds, one.usd)
+        return of_cuts or known.whole.beats(one.seconds, one.usd)
+    steps = Batches(one.target.profile.samples, one.wanted.batch_size).steps * one.wanted.epochs
+    return known.whole.beats(one.seconds, one.usd, short_error(one.seconds, steps))
 
 
 def _data_parallel(

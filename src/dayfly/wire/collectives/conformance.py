@@ -24,7 +24,8 @@ import pytest
 
 from dayfly.wire.collectives.conformance_cases import CollectiveCase, Named, Terms, TreeCase
 from dayfly.wire.collectives.conformance_world import same_bits, world
-from dayfly.wire.collectives.cost import AllReduce, DirectionModel, LinkModel
+from dayfly.wire.collectives.cost import AllReduce
+from dayfly.wire.collectives.link import DirectionModel, LinkModel
 from dayfly.wire.collectives.virtual_cost import cost_by_schedule, cost_of
 from dayfly.wire.keys import EVERYONE
 from dayfly.wire.leaves import Node, joins

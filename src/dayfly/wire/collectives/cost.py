@@ -1,7 +1,6 @@
 """What an all-reduce costs: the terms in which each algorithm states it, beside its schedule.
 
-    LinkModel    a member's link to the channel: how long a message occupies it, latency, chunk
-    AllReduce    what is asked: so many members, a buffer of so many elements, over such links
+    AllReduce    what is asked: so many members, a buffer of so many elements, over links (`link`)
     Cost         the answer: phases in time; requests, bytes and memory
 
     phases of scatter-reduce   |begin|up (n-1)/n s|down (n-1)/n s|add|up s/n|down (n-1)/n s|
@@ -17,119 +16,15 @@ n: members; s: bytes of the buffer; w: bytes a second of a link; t_lat: its late
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dayfly.elementwise import by_value, choice, least, most, rounded
-from dayfly.wire.channels.kind import MessageCost, one_request
+from dayfly.wire.channels.kind import one_request
+from dayfly.wire.collectives.link import DirectionModel, LinkModel, plain_link
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import MOST_CHUNKS, chunk_count, width
-from dayfly.wire.streams import Direction, HostLink
-
-#: Messages in flight that limit nothing.
-_ANY_NUMBER = 2**50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectionModel:
-    """One direction of a member's link.
-
-    Args:
-        direction: how long a message occupies it (elementwise, to be asked for many at once), its
-            latency, and the CPU time that it takes.
-        part: share of the rate that is left where many functions run.
-        store_bytes_per_s: rate of the store for all members together; infinite: not limited.
-        host: what members on one machine share; None: nothing.
-        speed: CPU cores that the member gets, such as 0.5.
-        in_flight, chunk_bytes: messages at once, and the smallest that is worth its request; see
-            `schedule.width`.
-    """
-
-    direction: Direction
-    part: float = 1.0
-    store_bytes_per_s: float = math.inf
-    host: HostLink | None = None
-    speed: float = 1.0
-    in_flight: int = 1
-    chunk_bytes: int = 1
-
-    @property
-    def latency_s(self) -> float:
-        """Latency of a message, in seconds."""
-        return self.direction.latency_s
-
-    def occupied_s(
-        self, nbytes: float, at_once: float = 1.0, on_host: float | None = None
-    ) -> float:
-        """Returns how long a message occupies the link: by its bytes, or by its CPU time.
-
-        Args:
-            nbytes: payload of the message; none for 0.
-            at_once: members that transfer at the same time.
-            on_host: of these, the most that are on one host; None: as many as there is room for.
-        """
-        way = self.direction
-        carried_s = way.occupied_s(HEADER_BYTES + nbytes) / self.part
-        worked_s = (way.cpu_s + way.cpu_s_per_byte * nbytes) / self.speed
-        alone_s: float = choice(nbytes, most(carried_s, worked_s), 0.0)
-        if self.store_bytes_per_s == math.inf and self.host is None:
-            return alone_s
-        shared_s = (HEADER_BYTES + nbytes) * at_once / self.store_bytes_per_s
-        if self.host is not None:
-            share = self.host.share(at_once if on_host is None else on_host)
-            shared_s = most(shared_s, (HEADER_BYTES + nbytes) / share)
-        found: float = choice(nbytes, most(alone_s, shared_s), 0.0)
-        return found
-
-    def row_s(self, each_s: float, nbytes: float, count: int) -> float:
-        """Returns the time from the start of a row of messages until the last has been carried.
-
-        A message is in flight until its latency has passed, and w of them at most: message i
-        starts a time c after the one before it, and c + t_lat after message i - w.
-
-        Args:
-            each_s: c, as of `occupied_s`.
-            nbytes: payload of each message.
-            count: messages.
-        """
-        wide = width(self.in_flight, self.chunk_bytes, rounded(nbytes))
-        full, rest = divmod(count - 1, wide)
-        waiting_s = full * (each_s + self.latency_s) + (rest + 1) * each_s
-        hidden = self.latency_s <= (wide - 1) * each_s
-        found: float = choice(count, choice(hidden, count * each_s, waiting_s), 0.0)
-        return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkModel:
-    """A member's link, the same for all members.
-
-    Args:
-        up, down: its directions.
-        direct: messages go from member to member, so one for everyone leaves its sender once a
-            reader.
-        alone: one transfer at a time, up or down, as it is work of the member's processor.
-        zero_copy: contributions are added where the channel keeps them, so they take no memory.
-        begin_s: time before the first message.
-        reduce_s_per_byte: time to add a contribution that nothing hides.
-        message: requests of a message of so many bytes, as the channel states them.
-    """
-
-    up: DirectionModel
-    down: DirectionModel
-    direct: bool = False
-    alone: bool = False
-    zero_copy: bool = False
-    begin_s: float = 0.0
-    reduce_s_per_byte: float = 0.0
-    message: Callable[[int], MessageCost] = one_request
-
-    @property
-    def late_s(self) -> float:
-        """Latency of a message up and down again."""
-        return self.up.latency_s + self.down.latency_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +194,12 @@ class AllReduce:
         self, line: DirectionModel, nbytes: float, members: float, count: int, after: int
     ) -> Phase:
         at_once, on_host = members * self.groups, self.on_host(members, after)
-        each_s = line.occupied_s(nbytes, at_once, on_host)
-        length_s = line.row_s(each_s, nbytes, count) + choice(count, line.latency_s, 0.0)
+        wide = width(line.in_flight, line.chunk_bytes, rounded(nbytes))
+        each_s = line.occupied_s(nbytes, at_once, on_host, most(1, least(count, wide)))
+        # Work on a message goes on while it is late.
+        worked_s = each_s - line.carried_s(nbytes, at_once, on_host)
+        late_s = choice(count, line.latency_s - least(line.latency_s, worked_s), 0.0)
+        length_s = line.row_s(each_s, nbytes, count) + late_s
         busy_s = length_s if self.link.alone else count * each_s
         return Phase(length_s, up_s=busy_s, late_s=length_s - busy_s)
 
@@ -355,25 +254,6 @@ class AllReduce:
             memory_bytes=least(memory_bytes, 1.0 * (self.members - 1) * self.nbytes),
             alone=self.link.alone,
         )
-
-
-def plain_link(up_s_per_byte: float, down_s_per_byte: float, latency_s: float) -> LinkModel:
-    """Returns a link that only carries, as papers have them.
-
-    A message has no header and takes no CPU time, and any number of them may travel at once.
-
-    Args:
-        up_s_per_byte, down_s_per_byte: time of a byte.
-        latency_s: of a message.
-    """
-
-    def line(s_per_byte: float) -> DirectionModel:
-        way = Direction(
-            occupied_s=lambda nbytes: (nbytes - HEADER_BYTES) * s_per_byte, latency_s=latency_s
-        )
-        return DirectionModel(direction=way, in_flight=_ANY_NUMBER)
-
-    return LinkModel(up=line(up_s_per_byte), down=line(down_s_per_byte))
 
 
 def over_plain_links(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from dayfly.elementwise import by_value, least, most, rounded
-from dayfly.wire.collectives.cost import DirectionModel
+from dayfly.wire.collectives.link import DirectionModel
 from dayfly.wire.keys import HEADER_BYTES
 from dayfly.wire.schedule import width
 

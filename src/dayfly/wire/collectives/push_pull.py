@@ -23,7 +23,8 @@ from dataclasses import replace
 
 from dayfly.elementwise import choice, least, most, rounded
 from dayfly.wire.collectives.base import Collective, no_sums
-from dayfly.wire.collectives.cost import AllReduce, Cost, DirectionModel, MessageCount, Phase
+from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
+from dayfly.wire.collectives.link import DirectionModel
 from dayfly.wire.keys import SERVER
 from dayfly.wire.schedule import (
     Draft,

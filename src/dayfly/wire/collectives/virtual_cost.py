@@ -10,7 +10,8 @@ from functools import lru_cache
 
 from dayfly.errors import RequestError
 from dayfly.wire.collectives.base import Collective
-from dayfly.wire.collectives.cost import AllReduce, Cost, DirectionModel, MessageCount, Phase
+from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
+from dayfly.wire.collectives.link import DirectionModel
 from dayfly.wire.collectives.push_pull import serve
 from dayfly.wire.keys import EVERYONE, SERVER
 from dayfly.wire.leaves import Node, joins
