@@ -36,7 +36,8 @@ from dayfly.planning.profile import SizeProfile
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """How functions of one size use their share of the CPU; elementwise in their number.
+    """What a CPU limit does to steps of functions of one size; for an array of numbers of
+    functions, each attribute is an array.
 
     Attributes:
         saved: part of a burst's seconds that full speed saves, 1 - s/v.
@@ -50,7 +51,7 @@ class Bursts:
 
     @classmethod
     def of(cls, size: SizeProfile, workers: int, cores: float) -> Self:
-        """Returns how so many functions do.
+        """Returns that of so many functions.
 
         Args:
             size: of them.
@@ -66,14 +67,14 @@ class Bursts:
             slowed=size.speed / least(share, cores / workers),
         )
 
-    def step_s(self, even_s: float, burst_s: float, begun_s: float, works_s: float) -> Any:
+    def step_s(self, even_s: float, burst_s: float, begun_s: float, work_s: float) -> Any:
         """Returns the seconds of a step.
 
         Args:
             even_s: that it would take with the share spread evenly, E.
             burst_s: of that, of passes and what surrounds them, B.
             begun_s: of that, in which sums begin that are waited for, b.
-            works_s: of all work of a worker, C.
+            work_s: of all work of a worker, C.
         """
         saved_s = self.saved * (least(burst_s, self.period_s) + begun_s)
-        return most(self.slowed * works_s, even_s - saved_s)
+        return most(self.slowed * work_s, even_s - saved_s)

@@ -29,13 +29,13 @@ from dayfly.planning.closed_sums import (
     all_reduced_s,
     asked_of,
     begun_s,
+    handled_s,
     hosts_s,
     passes_s,
     shared_among,
     steps_of_parts,
     sum_of,
     whole_s_of,
-    works_s,
 )
 from dayfly.planning.configuration import (
     Configuration,
@@ -205,7 +205,7 @@ def _staged_step(
         step_s = max(step_s, all_reduced_s(whole_s, sums[stage]) + applying_s)
         # One step has CPU time of periods before it, which it would not have after many others.
         bursts = Bursts.of(size, c.workers, profile.shared_cores)
-        rank_s = _rank_works_s(ranks[rank], means, size, sums[stage], c.members_of(stage))
+        rank_s = _rank_work_s(ranks[rank], means, size, sums[stage], c.members_of(stage))
         step_s = max(step_s, bursts.slowed * rank_s)
         begin[stage] = [*map(max, begin[stage], whole_s)] if begin[stage] else whole_s
         end.append(applying_s)
@@ -217,14 +217,14 @@ def _staged_step(
     return steps, _staged_moved(profile, c, means, ranks, sums)
 
 
-def _rank_works_s(
+def _rank_work_s(
     rank: Rank, means: ChannelModel, size: SizeProfile, sums: Sequence[Cost], members: int
 ) -> float:
     """Seconds in which a worker's processor computes a step, and handles its messages."""
     link, moved = means.link(size), moved_by(rank.streams, means)
     passes_s = sum(sum(stream.works_s) for stream in rank.streams) / size.speed
-    passages_s = link.works_s(moved.puts, moved.gets, moved.bytes_up, moved.bytes_down)
-    return passes_s + passages_s + begun_s(link, sums) + works_s(link, sums, members)
+    passages_s = link.handled_s(moved.puts, moved.gets, moved.bytes_up, moved.bytes_down)
+    return passes_s + passages_s + begun_s(link, sums) + handled_s(link, sums, members)
 
 
 def _piped(

@@ -169,12 +169,12 @@ def steps_of_parts(
     sums: Sequence[Cost],
     members: int,
 ) -> Steps:
-    """Returns a step that has its sums after so many seconds, and then has overhead.
+    """Returns a step: passes, waiting for its all-reduces, then overhead.
 
     Args:
         compute_s: of its passes.
-        reduced_s: after which it has its sums.
-        overhead_s: of what comes then.
+        reduced_s: from its beginning until its all-reduces are done.
+        overhead_s: of the optimizer's step and what surrounds it, which come then.
         bursts: of the workers; times before are those of a share that is spread evenly.
         link: of the workers.
         sums: that they make.
@@ -185,7 +185,7 @@ def steps_of_parts(
         reduced_s + overhead_s,
         burst_s,
         min(begin_s, reduced_s - compute_s),
-        burst_s + begin_s + works_s(link, sums, members),
+        burst_s + begin_s + handled_s(link, sums, members),
     )
     left = 1 - bursts.saved * min(1.0, bursts.period_s / burst_s) if burst_s else 1.0
     return Steps(
@@ -200,14 +200,16 @@ def steps_of_parts(
 
 
 def begun_s(link: LinkModel, sums: Sequence[Cost]) -> float:
-    """Returns the seconds in which a member begins some sums; those of a lone member are none."""
+    """Returns the seconds that a member's CPU takes to begin these all-reduces; 0 for a member
+    without others, as nothing is sent."""
     return link.begin_s * sum(one.puts + one.gets > 0 for one in sums)
 
 
-def works_s(link: LinkModel, sums: Sequence[Cost], members: int) -> float:
-    """Returns the seconds in which each of so many processors handles messages of some sums."""
+def handled_s(link: LinkModel, sums: Sequence[Cost], members: int) -> float:
+    """Returns the seconds that the CPU of each member takes for its part of the messages of these
+    all-reduces."""
     whole = (sum(getattr(one, what) for one in sums) for what in MOVED)
-    return link.works_s(*(of / members for of in whole))
+    return link.handled_s(*(of / members for of in whole))
 
 
 def shared_among(sums: Sequence[Cost], members: int) -> list[StoreTraffic]:

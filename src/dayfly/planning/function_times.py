@@ -182,10 +182,10 @@ def straggling(size: SizeProfile, rank: int, workers: int, passes: int) -> SizeP
 
 def slowest(size: SizeProfile, workers: int, passes: int) -> SizeProfile:
     """The function of the slowest of so many."""
-    return paced(size, lag(size, workers, passes))
+    return paced(size, slowest_pace(size, workers, passes))
 
 
-def lag(size: SizeProfile, workers: int, passes: int) -> float:
+def slowest_pace(size: SizeProfile, workers: int, passes: int) -> float:
     """Returns what passes take of the slowest of so many, over the average worker's; elementwise.
 
     Args:

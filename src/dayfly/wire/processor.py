@@ -69,7 +69,8 @@ class SharedProcessor:
 
     @property
     def period_s(self) -> float:
-        """How often its share is given out anew; 0: evenly, or there is no limit."""
+        """Seconds of a period, after which its share is given out anew; 0: the share is spread
+        evenly, or not limited."""
         return self._period_s
 
     @property

@@ -36,7 +36,7 @@ from dayfly.planning.choose.whole_memory import NONE, Room
 from dayfly.planning.choose.whole_runs import least_run, run_of, usd_beside_sums
 from dayfly.planning.configuration import CHECKPOINT_EVERY_S, Flat
 from dayfly.planning.decline import Decline
-from dayfly.planning.function_times import cut_backward, declined, lag, passed, slowdown
+from dayfly.planning.function_times import cut_backward, declined, passed, slowdown, slowest_pace
 from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.profile import SizeProfile
 from dayfly.planning.servers import holds
@@ -70,7 +70,7 @@ def near_data_parallel(
         return []
     seconds, usd = (np.concatenate([getattr(one, what) for one in rows]) for what in ("s", "usd"))
     ends = np.cumsum([len(one.s) for one in rows])
-    error = short_error(seconds, _steps(problem))
+    error = short_error(seconds, problem.steps)
     among = nearest(seconds, usd, np.maximum(slack, error), most)
     if known is not None:
         among = among[~known.beat(seconds[among], usd[among], error[among])]
@@ -79,11 +79,6 @@ def near_data_parallel(
         number = int(np.searchsorted(ends, at, side="right"))
         found += rows[number].points([at - int(ends[number])])  # counted from the end
     return found
-
-
-def _steps(p: DataParallelProblem) -> int:
-    """Of a run."""
-    return Batches(p.profile.samples, p.batch_size).steps * p.epochs
 
 
 def least_of(problem: DataParallelProblem) -> tuple[Array, Array]:
@@ -156,7 +151,7 @@ def _open(
         seconds, usd = _least(p, memory_mib, size, every)
         kept = np.ones(len(every), dtype=bool)
         if known is not None:
-            kept = ~known.beat(seconds, usd, short_error(seconds, _steps(p)))
+            kept = ~known.beat(seconds, usd, short_error(seconds, p.steps))
         beaten = beaten or not kept.all()
         if kept.any():
             found.append(_Open(memory_mib, size, every[kept], seconds[kept], usd[kept]))
@@ -176,7 +171,7 @@ def _rows(problem: DataParallelProblem, known: Known | None) -> list[_Rows]:
     found: list[_Rows] = []
     for one in (part for each in open_ for part in each.parts()):
         if known is not None:
-            left = ~known.beat(one.s, one.usd, short_error(one.s, _steps(p)))
+            left = ~known.beat(one.s, one.usd, short_error(one.s, p.steps))
             beaten = beaten or not left.all()
             one = one.only(left)
         if not len(one.workers):
@@ -292,7 +287,7 @@ def _step_s(
     # As slow as the slowest of them is, beside all others.
     local = p.method.protocol.averages
     of_round = micro_batches / p.sums_a_step if local else micro_batches
-    slower: Any = lag(size, workers, cast("int", of_round))
+    slower: Any = slowest_pace(size, workers, cast("int", of_round))
     slower *= slowdown(size.crowd.value, size.crowd_cores, (workers - 1) * size.speed)
     computed_s: Any = slower * np.array([computed for computed, _ in passes])[at.ravel()]
     apply_s = size.apply(sum(layer.trained for layer in p.profile.layers))
@@ -307,7 +302,7 @@ def _step_s(
     begun_s = np.minimum(sums.begun_s[rows], (reduced_s - computed_s) / part)
     bursts = Bursts.of(size, workers, p.profile.shared_cores)
     round_s: Array = bursts.step_s(
-        (reduced_s + apply_s) / part + rest_s, burst_s, begun_s, burst_s + sums.works_s[rows]
+        (reduced_s + apply_s) / part + rest_s, burst_s, begun_s, burst_s + sums.work_s[rows]
     )
     return round_s * part
 

@@ -99,6 +99,11 @@ class DataParallelProblem:
         return (full, 1 - 1 / batches.steps), (last, 1 / batches.steps)
 
     @property
+    def steps(self) -> int:
+        """Of a run."""
+        return Batches(self.profile.samples, self.batch_size).steps * self.epochs
+
+    @property
     def rounds(self) -> tuple[tuple[int, int, bool], ...]:
         """Steps of a round, how many of an epoch's rounds have as many, and whether they end the
         epoch: its last one, which may have fewer."""

@@ -141,7 +141,7 @@ class Forks(Closing, Generic[T, R]):
 
 @dataclass(slots=True)
 class _Fork:
-    """A child process, and its pipes. status: its exit status; None: it has not been waited for."""
+    """A child process and its pipes. status: exit status; None: it was not waited for yet."""
 
     pid: int
     questions: BufferedWriter

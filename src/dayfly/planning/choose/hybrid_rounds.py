@@ -36,7 +36,7 @@ class HybridSums:
         own_s: from when a bucket is whole until it and all later ones are summed, (P, B).
         put_s: the same until another worker has put its parts, (P, B).
         read_s: in which another takes the sums of a step, (P,).
-        own_works_s, others_works_s: in which a worker's processor begins sums and handles messages,
+        own_work_s, others_work_s: in which a worker's processor begins sums and handles messages,
             (P,); and own_begun_s, others_begun_s: in which it begins them, (P,).
         after_own_s: in which others take an epoch's last sums when aggregators are through, where
             the aggregators' rounds are the longer ones, (P,).
@@ -47,8 +47,8 @@ class HybridSums:
     own_s: Array
     put_s: Array
     read_s: Array
-    own_works_s: Array
-    others_works_s: Array
+    own_work_s: Array
+    others_work_s: Array
     own_begun_s: Array
     others_begun_s: Array
     after_own_s: Array
@@ -91,17 +91,17 @@ class HybridSums:
         made_s = each(sum(phase.length_s for phase in own.phases[-4:-1]))[:, -1]
         begin_s = np.where(workers_P > 1, asked.link.begin_s * len(table.flat.buckets), 0.0)
 
-        def works_s(*costs: Cost, members: Ints) -> Array:
+        def work_s(*costs: Cost, members: Ints) -> Array:
             moved = (sum(each(getattr(one, of)).sum(axis=1) for one in costs) for of in MOVED)
-            handled_s = on_arrays(asked.link.works_s)(*(of / members for of in moved))
+            handled_s = on_arrays(asked.link.handled_s)(*(of / members for of in moved))
             return begin_s * len(costs) + handled_s
 
         return cls(
             own_s=until_s(own),
             put_s=until_s(put),
             read_s=read_s,
-            own_works_s=works_s(own, members=k_P),
-            others_works_s=lags * works_s(put, read, members=np.maximum(1, workers_P - k_P)),
+            own_work_s=work_s(own, members=k_P),
+            others_work_s=lags * work_s(put, read, members=np.maximum(1, workers_P - k_P)),
             own_begun_s=begin_s,
             others_begun_s=np.where(lags, 2 * begin_s, 0.0),
             after_own_s=lags * np.maximum(0.0, read_s - last_s),
@@ -181,7 +181,7 @@ class HybridRounds:
             sum_KB: Array,
             read_K: Array,
             begun_K: Array,
-            works_K: Array,
+            work_K: Array,
         ) -> Array:
             found, pace_K1 = np.zeros((workers, len(samples_N) + 1)), pace_K[:, None]
             for first_s, second_s, sum_K in zip(whole_s(1), whole_s(2), sum_KB.T, strict=True):
@@ -191,8 +191,8 @@ class HybridRounds:
             waited_KN = found + read_K[:, None] - computed_KN
             burst_KN = computed_KN + ending_s
             begun_KN = np.minimum(begun_K[:, None], np.maximum(0.0, waited_KN))
-            works_KN = burst_KN + works_K[:, None]
-            return on_arrays(bursts.step_s)(waited_KN + burst_KN, burst_KN, begun_KN, works_KN)
+            work_KN = burst_KN + work_K[:, None]
+            return on_arrays(bursts.step_s)(waited_KN + burst_KN, burst_KN, begun_KN, work_KN)
 
         own_J, others_L = each
         # The first K ranks are aggregators; each role is as slow as the slowest that has it.
@@ -200,8 +200,8 @@ class HybridRounds:
         own_K = np.maximum.accumulate(paces)
         others_K = np.append(np.maximum.accumulate(paces[::-1])[::-1][1:], 1.0)
         nothing_K = np.zeros(workers)
-        own = own_K, sums.own_s, nothing_K, sums.own_begun_s, sums.own_works_s
-        others = others_K, sums.put_s, sums.read_s, sums.others_begun_s, sums.others_works_s
+        own = own_K, sums.own_s, nothing_K, sums.own_begun_s, sums.own_work_s
+        others = others_K, sums.put_s, sums.read_s, sums.others_begun_s, sums.others_work_s
         others_s = round_s(others_L, *others)
         others_s[-1] = 0.0
         return cls(round_s(own_J, *own), others_s, own_J, sums)

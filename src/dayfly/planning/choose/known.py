@@ -21,8 +21,8 @@ _SHORT_S, _SHORT_ERROR = 0.05, 0.30
 
 
 def short_error(seconds: ArrayLike, steps: int) -> Array:
-    """Returns by what part the closed form of a run of a whole model may be wrong, if its steps are
-    short, (plans,); of others 0, as who asks knows it.
+    """Returns the relative error of closed forms of whole models whose steps are short; 0 for runs
+    of longer steps, whose error the caller knows, (plans,).
 
     Args:
         seconds: of each run, (plans,).

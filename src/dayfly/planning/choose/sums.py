@@ -54,7 +54,7 @@ class Sums:
             busier direction of all later ones.
         alone_s, busiest_s: (rows, buckets), of each bucket's sum without latencies, and of the
             busier direction.
-        begun_s, works_s: (rows,), in which a worker begins them all, and in which its processor
+        begun_s, work_s: (rows,), in which a worker begins them all, and in which its processor
             does that and handles its messages.
         step_usd: the store's.
         measured_s, measured_usd: of what a validation sums.
@@ -68,7 +68,7 @@ class Sums:
     alone_s: Array
     busiest_s: Array
     begun_s: Array
-    works_s: Array
+    work_s: Array
     step_usd: Array
     measured_s: Array
     measured_usd: Array
@@ -130,7 +130,7 @@ class SumTable:
         later_s = np.cumsum(of["busiest_s"][:, ::-1], axis=1)[:, ::-1]
         each = np.array(numbers)
         begun_s = np.where(each > 1, self._link.begin_s * len(self._each), 0.0)
-        handled_s = on_arrays(self._link.works_s)(*(of[one].sum(axis=1) / each for one in MOVED))
+        handled_s = on_arrays(self._link.handled_s)(*(of[one].sum(axis=1) / each for one in MOVED))
         return Sums(
             each,
             named,

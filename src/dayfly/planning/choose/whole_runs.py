@@ -19,7 +19,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dayfly.batches import Batches, block_samples, validations
+from dayfly.batches import block_samples, validations
 from dayfly.catalogue.platform import FunctionPlatform
 from dayfly.catalogue.store import StoreFacts
 from dayfly.elementwise import by_value, ceiling, choice, most
@@ -58,10 +58,9 @@ def run_of(
     Raises:
         RequestError: interruptions of spot machines leave no time to train.
     """
-    steps = Batches(p.profile.samples, p.batch_size).steps * p.epochs
     validation_s = validating_s(size, p.profile.validation_samples, p.batch_size, workers)
     validated = validations(p.epochs, p.validate_every)
-    training_s = steps * step_s + validated * (validation_s + summed_s)
+    training_s = p.steps * step_s + validated * (validation_s + summed_s)
     return lived(p, size, workers, training_s)
 
 
@@ -201,10 +200,10 @@ def least_run(
     for batch, part in p.shares_of_steps:
         mine = -(-batch // workers)
         backward_s = _in_one(size.backward)(mine)
-        works_s = size.data(mine) + _in_one(size.forward)(mine) + backward_s + apply_s
-        even_s = works_s + most(0.0, summed_s - backward_s)
+        work_s = size.data(mine) + _in_one(size.forward)(mine) + backward_s + apply_s
+        even_s = work_s + most(0.0, summed_s - backward_s)
         # What begins sums takes no less than it saves.
-        step_s += part * bursts.step_s(even_s, works_s, 0.0, works_s)
+        step_s += part * bursts.step_s(even_s, work_s, 0.0, work_s)
     run_s, lives = run_of(p, size, workers, step_s, 0.0)
     kind = profile.kind_of(size)
     usd_per_s = p.platform.usd_per_s(memory_mib, kind.gpu_share, kind.vcpus)

@@ -194,11 +194,10 @@ class AllReduce:
         self, line: DirectionModel, nbytes: float, members: float, count: int, after: int
     ) -> Phase:
         at_once, on_host = members * self.groups, self.on_host(members, after)
-        wide = width(line.in_flight, line.chunk_bytes, rounded(nbytes))
-        each_s = line.occupied_s(nbytes, at_once, on_host, most(1, least(count, wide)))
-        # Work on a message goes on while it is late.
-        worked_s = each_s - line.carried_s(nbytes, at_once, on_host)
-        late_s = choice(count, line.latency_s - least(line.latency_s, worked_s), 0.0)
+        each_s = line.occupied_s(nbytes, at_once, on_host, line.under_way(nbytes, count))
+        # What a message takes of the CPU beyond its bytes, it takes during its latency.
+        beyond_s = each_s - line.carried_s(nbytes, at_once, on_host)
+        late_s = choice(count, line.latency_s - least(line.latency_s, beyond_s), 0.0)
         length_s = line.row_s(each_s, nbytes, count) + late_s
         busy_s = length_s if self.link.alone else count * each_s
         return Phase(length_s, up_s=busy_s, late_s=length_s - busy_s)

@@ -66,13 +66,16 @@ class DirectionModel:
             on_host: of these, the most that are on one host; None: as many as there is room for.
             beside: messages of the member that are under way at once; each may have a core.
         """
-        worked_s = self.works_s(1, nbytes) * least(1.0, self.cores) / least(beside, self.cores)
-        found: float = choice(nbytes, most(self.carried_s(nbytes, at_once, on_host), worked_s), 0.0)
+        handled_s = self.handled_s(1, nbytes, beside)
+        found: float = choice(nbytes, most(self.carried_s(nbytes, at_once, on_host), handled_s), 0)
         return found
 
     def carried_s(self, nbytes: float, at_once: float = 1.0, on_host: float | None = None) -> float:
-        """Returns how long a message occupies the link by its bytes; arguments as of
-        `occupied_s`."""
+        """Returns how long the bytes of a message occupy the link, whatever CPU time it takes.
+
+        Args:
+            nbytes, at_once, on_host: as of `occupied_s`.
+        """
         found: float = self.direction.occupied_s(HEADER_BYTES + nbytes) / self.part
         if self.store_bytes_per_s < math.inf:
             found = most(found, (HEADER_BYTES + nbytes) * at_once / self.store_bytes_per_s)
@@ -81,15 +84,28 @@ class DirectionModel:
             found = most(found, (HEADER_BYTES + nbytes) / share)
         return choice(nbytes, found, 0.0)  # type: ignore[no-any-return]
 
-    def works_s(self, messages: float, nbytes: float) -> float:
-        """Returns the seconds in which the member's processor handles so many messages.
+    def handled_s(self, messages: float, nbytes: float, beside: float = 1.0) -> float:
+        """Returns the seconds that the CPU of the member takes for messages.
 
         Args:
             messages: how many.
             nbytes: of them together.
+            beside: as of `occupied_s`.
         """
         way = self.direction
-        return (way.cpu_s * messages + way.cpu_s_per_byte * nbytes) / min(1.0, self.cores)
+        cpu_s = way.cpu_s * messages + way.cpu_s_per_byte * nbytes
+        return cpu_s / least(beside, self.cores)  # type: ignore[no-any-return]
+
+    def under_way(self, nbytes: float, count: int) -> int:
+        """Returns how many of a row of messages are under way at once; elementwise.
+
+        Args:
+            nbytes: payload of each message.
+            count: messages.
+        """
+        wide = width(self.in_flight, self.chunk_bytes, rounded(nbytes))
+        found: int = most(1, least(count, wide))
+        return found
 
     def row_s(self, each_s: float, nbytes: float, count: int) -> float:
         """Returns the time from the start of a row of messages until the last has been carried.
@@ -139,10 +155,15 @@ class LinkModel:
         """Latency of a message up and down again."""
         return self.up.latency_s + self.down.latency_s
 
-    def works_s(self, puts: float, gets: float, bytes_up: float, bytes_down: float) -> float:
-        """Returns the seconds in which a member's processor handles its messages, by what they are
-        of a sum, or of several; elementwise."""
-        return self.up.works_s(puts, bytes_up) + self.down.works_s(gets, bytes_down)
+    def handled_s(self, puts: float, gets: float, bytes_up: float, bytes_down: float) -> float:
+        """Returns the seconds that the CPU of a member takes for its messages, one by one;
+        elementwise.
+
+        Args:
+            puts, gets: how many messages it sends and receives.
+            bytes_up, bytes_down: of these together.
+        """
+        return self.up.handled_s(puts, bytes_up) + self.down.handled_s(gets, bytes_down)
 
 
 def plain_link(up_s_per_byte: float, down_s_per_byte: float, latency_s: float) -> LinkModel:

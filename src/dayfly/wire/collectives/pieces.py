@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import math
 
-from dayfly.elementwise import by_value, least, most, rounded
+from dayfly.elementwise import by_value, least
 from dayfly.wire.collectives.link import DirectionModel
 from dayfly.wire.keys import HEADER_BYTES
-from dayfly.wire.schedule import width
 
 
 def pieces_of(line: DirectionModel, nbytes: float) -> int:
@@ -41,18 +40,6 @@ def pieces_of(line: DirectionModel, nbytes: float) -> int:
     return found
 
 
-def under_way(line: DirectionModel, nbytes: float, count: int) -> int:
-    """Returns how many of a row of messages are under way at once; elementwise.
-
-    Args:
-        line: that carries them.
-        nbytes: payload of each message.
-        count: messages.
-    """
-    found: int = most(1, least(count, width(line.in_flight, line.chunk_bytes, rounded(nbytes))))
-    return found
-
-
 def first_s(line: DirectionModel, nbytes: float, count: int, each_s: float) -> float:
     """Returns when the first of a row of messages that begin together is carried; elementwise.
 
@@ -62,7 +49,7 @@ def first_s(line: DirectionModel, nbytes: float, count: int, each_s: float) -> f
         count: messages.
         each_s: time of a message alone, in seconds.
     """
-    pieces, wide = pieces_of(line, nbytes), under_way(line, nbytes, count)
+    pieces, wide = pieces_of(line, nbytes), line.under_way(nbytes, count)
     return each_s * (wide * (pieces - 1) + 1) / pieces
 
 
@@ -75,7 +62,7 @@ def first_of_late_s(line: DirectionModel, nbytes: float, count: int, each_s: flo
         count: messages.
         each_s: time of a message alone, in seconds.
     """
-    pieces, wide = pieces_of(line, nbytes), under_way(line, nbytes, count)
+    pieces, wide = pieces_of(line, nbytes), line.under_way(nbytes, count)
     doubling = least(pieces, by_value(lambda many: int(many).bit_length(), wide))
     taken = 2.0**doubling - 1 + wide * (pieces - doubling)
     found: float = each_s * taken / pieces

@@ -27,7 +27,7 @@ from collections.abc import Set
 from dayfly.elementwise import choice, most
 from dayfly.wire.collectives.base import Collective, no_sums
 from dayfly.wire.collectives.cost import AllReduce, Cost, MessageCount, Phase
-from dayfly.wire.collectives.pieces import first_of_late_s, first_s, pieces_of, under_way
+from dayfly.wire.collectives.pieces import first_of_late_s, first_s, pieces_of
 from dayfly.wire.schedule import (
     Draft,
     Kind,
@@ -141,7 +141,7 @@ def _together_s(
     up_s, down_s = (line.occupied_s(chunk_bytes) for line in (up, down))
     later_s = first_s(up, chunk_bytes, count, up_s) - up_s
     later_s = later_s + first_of_late_s(down, chunk_bytes, count, down_s) - down_s
-    last = under_way(down, chunk_bytes, count) - 1
+    last = down.under_way(chunk_bytes, count) - 1
     last_s = (pieces_of(down, chunk_bytes) > 1) * last / 2 * down_s
     found: float = most(row_s, hop_s + later_s) - most(row_s, hop_s) + last_s
     return found
