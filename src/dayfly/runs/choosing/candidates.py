@@ -27,6 +27,8 @@ from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.known import KnownPlans, short_error
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
+from dayfly.planning.choose.pipelines.merging import MergedLayers
+from dayfly.planning.choose.pipelines.near import near_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
@@ -55,8 +57,9 @@ if TYPE_CHECKING:
     from dayfly.planning.choose.k_reduce_problem import KReducePlan
 
 #: Closed forms are mostly nearer to virtual time (docs/planning.md): plans that are worse than the
-#: front by less are candidates, too, the nearest so many of them.
+#: front by less are candidates, too, the nearest so many of them. Equations of cuts err by more.
 CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
+_CUTS_ERROR = 0.25
 P = TypeVar("P")
 #: By what part plans may be better than what a first search finds, which is to tell their memory.
 _ROUGHLY = 0.05
@@ -318,9 +321,10 @@ def _pipelines(
             refused.append(refusal)
     if len(refused) == len(kinds):
         raise refused[-1]
+    slack = _CUTS_ERROR if known is None else 0.0
     fronts = [[one for one in every if one.plan.settings.schedule == name] for name in ORDERS]
-    best = tuple(one.plan for own in fronts if own for one in Front.of(own).points)
-    return Proposed(best, gap)
+    near = [Front.of(own).near(own, slack, MOST_NEAR) for own in fronts if own]
+    return Proposed(tuple(one.plan for own in near for one in own), gap)
 
 
 def _pipelines_of(
@@ -345,10 +349,28 @@ def _pipelines_of(
     def run_of(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
         return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
 
-    until = forked.cpu_s() + time_limit_s
+    def over_mib(merged: MergedLayers, point: Point[PipelinePlan]) -> float:
+        """Takes a plan as a candidate, unless it needs more memory than it has: so much more."""
+        if not point.plan.starts:
+            return 0.0  # not cut: the other planner's
+        plan = merged.unmerged(point.plan)
+        if plan not in seen:
+            limits = point.limits or _limits(target, asked, plan)
+            whole = Point(point.seconds * steps, point.usd * steps, plan, limits)
+            if known is None:
+                whole = at_target(target, whole, plan.functions)
+            own = pipeline_settings(plan) | kind.settings
+            one = candidate_of(target, PIPELINE, whole, own, wanted)
+            one = one if known is None else as_run(one)
+            seen[plan] = one, excess_mib(one)
+        one, over = seen[plan]
+        if over <= 0:
+            found.setdefault(one.settings, one)
+        return over
+
     found: dict[Settings, Candidate] = {}
     seen: dict[PipelinePlan, tuple[Candidate, float]] = {}
-    spare_mib, gap = 0.0, 0.0
+    until, spare_mib, gap = forked.cpu_s() + time_limit_s, 0.0, 0.0
     good: tuple[PipelinePlan, ...] = ()
     for within in (0.0 if rivals else _ROUGHLY, 0.0):
         merged, problems = cut_problems(target, asked, wanted, kind, spare_mib)
@@ -357,27 +379,13 @@ def _pipelines_of(
         left_s = max(0.01, until - forked.cpu_s())
         choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
         good, gap = tuple(point.plan for point in choice.points), choice.gap
-        excess = 0.0
-        for point in choice.points:
-            if not point.plan.starts:
-                continue  # not cut: the other planner's
-            plan = merged.unmerged(point.plan)
-            if plan not in seen:
-                limits = point.limits or _limits(target, asked, plan)
-                whole = Point(point.seconds * steps, point.usd * steps, plan, limits)
-                if known is None:
-                    whole = at_target(target, whole, plan.functions)
-                own = pipeline_settings(plan) | kind.settings
-                one = candidate_of(target, PIPELINE, whole, own, wanted)
-                one = one if known is None else as_run(one)
-                seen[plan] = one, excess_mib(one)
-            one, over = seen[plan]
-            excess = max(excess, over)
-            if over <= 0:
-                found.setdefault(one.settings, one)
+        excess = max((over_mib(merged, point) for point in choice.points), default=0.0)
         if forked.cpu_s() > until or (choice.exact and not excess):
             break
         spare_mib += excess
+    if known is None and forked.cpu_s() < until:
+        for point in near_cuts(problems, choice.points, _CUTS_ERROR):
+            over_mib(merged, point)
     return list(found.values()), gap
 
 
