@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,12 +11,14 @@ from benchmarks.parts.enumerated import cuts, problems, stages
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Front
+from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.near import near_cuts
+from dayfly.planning.choose.pipelines.near import near_cuts, with_messages
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
 from dayfly.runs.choosing.targets import Target
+from dayfly.wire.pipelines.orders import FILL_DRAIN
 
 SLACK = 0.25
 
@@ -52,6 +55,29 @@ def test_there_are_none_of_nothing_or_over_direct_links() -> None:
     assert near_cuts([problems.stages(Random(3))], (), SLACK) == []
     links = problems.shards(Random(1))
     assert near_cuts([links], choose(links, compiled=False).points, math.inf) == []
+
+
+def test_messages_cost_what_their_requests_do() -> None:
+    """Eight micro-batches over one boundary, each way; two replicas of either stage sum."""
+    problem = replace(
+        problems.stages(Random(3)), micro_batches=8, degrees=(1, 2), schedule=FILL_DRAIN
+    )
+    cut = PipelinePlan(
+        layers=len(problem.layers),
+        starts=(1,),
+        options=(0, 0),
+        memory_mib=(problem.options[0].memory_mib,) * 2,
+        replicas=(1, 1),
+        micro_batches=8,
+        collective="pipelined",
+    )
+    points = [Point(1.0, 2.0, cut), Point(1.0, 2.0, replace(cut, replicas=(2, 2)))]
+    store = Catalogue().store("s3")
+    put_usd, get_usd = store.puts_usd(1, 0), store.gets_usd(1, 0)
+    alone, summed = with_messages([problem], points, store)
+    assert alone.usd == pytest.approx(2 + 16 * (put_usd + get_usd))
+    assert summed.usd == pytest.approx(2 + (16 + 8) * (put_usd + get_usd))
+    assert with_messages([problem], points, None) == points
 
 
 def test_a_faster_cut_that_equations_take_for_slower_is_shown() -> None:

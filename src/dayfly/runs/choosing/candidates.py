@@ -28,7 +28,7 @@ from dayfly.planning.choose.known import KnownPlans, short_error
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.merging import MergedLayers
-from dayfly.planning.choose.pipelines.near import near_cuts
+from dayfly.planning.choose.pipelines.near import near_cuts, with_messages
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
@@ -45,7 +45,7 @@ from dayfly.runs.choosing.candidate import (
     on_arrays_at,
     pipeline_settings,
 )
-from dayfly.runs.choosing.cuts import cut_problems
+from dayfly.runs.choosing.cuts import cut_problems, limits_of
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.whole_models import whole_models
@@ -355,7 +355,7 @@ def _pipelines_of(
             return 0.0  # not cut: the other planner's
         plan = merged.unmerged(point.plan)
         if plan not in seen:
-            limits = point.limits or _limits(target, asked, plan)
+            limits = point.limits or limits_of(target, asked, plan)
             whole = Point(point.seconds * steps, point.usd * steps, plan, limits)
             if known is None:
                 whole = at_target(target, whole, plan.functions)
@@ -379,22 +379,12 @@ def _pipelines_of(
         left_s = max(0.01, until - forked.cpu_s())
         choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
         good, gap = tuple(point.plan for point in choice.points), choice.gap
-        excess = max((over_mib(merged, point) for point in choice.points), default=0.0)
+        points = with_messages(problems, choice.points, target.store)
+        excess = max((over_mib(merged, point) for point in points), default=0.0)
         if forked.cpu_s() > until or (choice.exact and not excess):
             break
         spare_mib += excess
     if known is None and forked.cpu_s() < until:
-        for point in near_cuts(problems, choice.points, _CUTS_ERROR):
+        for point in near_cuts(problems, points, _CUTS_ERROR, target.store):
             over_mib(merged, point)
     return list(found.values()), gap
-
-
-def _limits(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:
-    """Resources that limit the plan of a cut model: more of one might allow a better plan."""
-    largest = max(size for size, _ in limited(target.profile))
-    found = []
-    if plan.functions == asked.workers:
-        found.append(f"{plan.functions} functions at once")
-    if largest in plan.memory_mib:
-        found.append(f"functions of {largest} MiB")
-    return tuple(found)

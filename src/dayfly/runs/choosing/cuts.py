@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dayfly.planning.choose.from_profile import limited, stages_problems
 from dayfly.planning.choose.pipelines.merging import MergedLayers
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import Problem
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
@@ -69,3 +70,20 @@ def merging_words(target: Target, asked: PlanQuery) -> str:
         f"{count} layers are merged by {merging.by} to {merging.most} at most, and cuts within a "
         f"merged layer are not searched: --merge-layers {count} searches all"
     )
+
+
+def limits_of(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:
+    """Returns the resources that limit a plan, in words: more of one might allow a better plan.
+
+    Args:
+        target: where it is.
+        asked: what the choice is among.
+        plan: of a cut model.
+    """
+    largest = max(size for size, _ in limited(target.profile))
+    found = []
+    if plan.functions == asked.workers:
+        found.append(f"{plan.functions} functions at once")
+    if largest in plan.memory_mib:
+        found.append(f"functions of {largest} MiB")
+    return tuple(found)

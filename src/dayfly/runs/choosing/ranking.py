@@ -24,7 +24,7 @@ import numpy as np
 from dayfly.errors import RequestError
 from dayfly.planning.choose.arrays import over_front, undominated
 from dayfly.planning.choose.front import Front, Point
-from dayfly.runs.choosing.candidate import Candidate
+from dayfly.runs.choosing.candidate import PIPELINE, Candidate
 from dayfly.runs.choosing.option import Option, Predicting, fits
 from dayfly.runs.choosing.query import Goal
 from dayfly.specs.methods import Method
@@ -111,8 +111,8 @@ class _Search:
     messages: that those which were predicted have in what was gone through, about.
 
     An open one counts as its planner has it, times how far planner and prediction were apart in the
-    mean of those like it: of the same target, kind, collective and schedule, alone or not; or,
-    until one is predicted, of those at other targets.
+    mean of those like it: of the same target, kind, collective and schedule, alone or not, and
+    micro-batches of cut models; or, until one is predicted, of those at other targets.
     """
 
     def __init__(self, candidates: Sequence[Candidate], goal: Goal) -> None:
@@ -234,4 +234,6 @@ def _like(candidate: Candidate) -> tuple[object, ...]:
     settings = candidate.settings
     alone = settings.members == 1
     way = alone or settings.algorithm, settings.schedule, Method.of(settings)
-    return str(candidate.target), candidate.kind, *way
+    # What a schedule costs beyond the equations of cuts grows with micro-batches.
+    many = settings.micro_batches if candidate.kind == PIPELINE else None
+    return str(candidate.target), candidate.kind, *way, many
