@@ -13,7 +13,8 @@ from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.near import near_cuts, with_messages
+from dayfly.planning.choose.pipelines.messages import with_messages
+from dayfly.planning.choose.pipelines.near import near_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict

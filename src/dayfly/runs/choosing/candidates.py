@@ -28,7 +28,8 @@ from dayfly.planning.choose.known import KnownPlans, short_error
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.merging import MergedLayers
-from dayfly.planning.choose.pipelines.near import near_cuts, with_messages
+from dayfly.planning.choose.pipelines.messages import with_messages
+from dayfly.planning.choose.pipelines.near import near_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile

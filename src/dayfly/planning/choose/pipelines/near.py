@@ -9,9 +9,6 @@ differ by one change at a time:
     another number of replicas, or of micro-batches; another schedule; the other scatter-reduce
 
 and then those around each that is near enough, the nearest first.
-
-Equation 3a has the dollars of functions alone. A step's messages may cost as much, and the more
-micro-batches there are, so that they are counted here.
 """
 
 from __future__ import annotations
@@ -23,67 +20,20 @@ from itertools import count, pairwise
 
 from dayfly.catalogue.store import StoreFacts
 from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.pipelines.messages import messages_usd
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
     Problem,
     StagesOverStore,
     memory_bytes,
+    over_store,
     step_s,
-    usd_per_s,
+    step_usd,
 )
 
 #: Layers of all plans that are looked at, and of those that are known in the end: of large models
 #: a front alone has more plans than are predicted.
 _LOOKED_AT, _KNOWN = 8000, 1000
-
-
-def with_messages(
-    problems: Sequence[Problem], points: Sequence[Point[PipelinePlan]], store: StoreFacts | None
-) -> list[Point[PipelinePlan]]:
-    """Returns plans with the dollars of a step's messages, too.
-
-    Args:
-        problems: that were searched.
-        points: what was found, in dollars of functions.
-        store: what the messages go through; None: they cost nothing.
-    """
-    stores = _over_store(problems)
-    if store is None or not stores:
-        return list(points)
-    return [
-        replace(one, usd=one.usd + _messages_usd(stores[_way(one.plan)], one.plan, store))
-        for one in points
-    ]
-
-
-def _over_store(problems: Sequence[Problem]) -> dict[tuple[int, str], StagesOverStore]:
-    return {
-        (one.micro_batches, one.schedule): one
-        for one in problems
-        if isinstance(one, StagesOverStore)
-    }
-
-
-def _way(plan: PipelinePlan) -> tuple[int, str]:
-    return plan.micro_batches, plan.schedule
-
-
-def _messages_usd(problem: StagesOverStore, plan: PipelinePlan, store: StoreFacts) -> float:
-    """Outputs and gradients of each micro-batch at each boundary. Each of d replicas puts a part of
-    its gradients for each other one and a summed part for all, and gets as many from each."""
-    layers, many = problem.layers, plan.micro_batches
-    moved = [(many, many, layers[start - 1].output_bytes) for start in plan.starts]
-    moved += [(many, many, layers[start].gradient_bytes) for start in plan.starts]
-    for stage, d in zip(plan.stages, plan.replicas, strict=True):
-        if d > 1:
-            part_bytes = sum(layers[at].parameter_bytes for at in stage) / d
-            moved.append((d * d, 2 * d * (d - 1), part_bytes))
-    usd = 0.0
-    for puts, gets, each_bytes in moved:
-        up_bytes, down_bytes = round(puts * each_bytes), round(gets * each_bytes)
-        usd += store.puts_usd(puts, up_bytes) + store.gets_usd(gets, down_bytes)
-        usd += store.transfer_usd(up_bytes, down_bytes)
-    return usd
 
 
 def near_cuts(
@@ -97,11 +47,11 @@ def near_cuts(
 
     Args:
         problems: that were searched.
-        points: what was found, the front among it, `with_messages` of this store.
+        points: what was found, the front among it, in dollars `with_messages` of this store.
         slack: relative error of the equations.
         store: what the messages go through; None: they cost nothing.
     """
-    stores = _over_store(problems)
+    stores = over_store(problems)
     if not stores or not points:
         return []
     layers = points[0].plan.layers
@@ -113,14 +63,13 @@ def near_cuts(
     while waiting and left > 0 and most > 0:
         _, _, plan = heapq.heappop(waiting)
         for other in _changed(stores, plan):
-            problem = stores[_way(other)]
+            problem = stores[other.way]
             if other in seen or not _fits(problem, other):
                 continue
             seen.add(other)
             left -= 1
             seconds = step_s(problem, other)
-            usd = seconds * usd_per_s(problem, other)
-            usd += 0.0 if store is None else _messages_usd(problem, other, store)
+            usd = step_usd(problem, other) + messages_usd(problem, other, store)
             excess = max(min(seconds / s, usd / d) for s, d in front)
             if excess <= 1 + slack:
                 at = next(number)
@@ -146,7 +95,7 @@ def _changed(
     stores: dict[tuple[int, str], StagesOverStore], plan: PipelinePlan
 ) -> Iterator[PipelinePlan]:
     """Plans that differ by one change."""
-    problem = stores[_way(plan)]
+    problem = stores[plan.way]
     for starts, options, replicas in _cut_elsewhere(plan):
         yield _with(problem, plan, starts=starts, options=options, replicas=replicas)
     sizes = range(len(problem.options))

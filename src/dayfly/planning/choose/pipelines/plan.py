@@ -47,6 +47,11 @@ class PipelinePlan:
         return self.collective == "pipelined"
 
     @property
+    def way(self) -> tuple[int, str]:
+        """How a step is gone through: micro-batches, and the order of passes."""
+        return self.micro_batches, self.schedule
+
+    @property
     def functions(self) -> int:
         """At once."""
         return sum(self.replicas)

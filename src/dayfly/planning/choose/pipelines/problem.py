@@ -241,6 +241,19 @@ def _check_sizes(layers: Sequence[LayerBytes], options: Sequence[MemoryOption]) 
             )
 
 
+def over_store(problems: Sequence[Problem]) -> dict[tuple[int, str], StagesOverStore]:
+    """Returns the problems over a store, by the way that a step goes through (`PipelinePlan.way`).
+
+    Args:
+        problems: of one job, each of another way.
+    """
+    return {
+        (one.micro_batches, one.schedule): one
+        for one in problems
+        if isinstance(one, StagesOverStore)
+    }
+
+
 def step_s(problem: Problem, plan: PipelinePlan) -> float:
     """Seconds of a step."""
     if isinstance(problem, StagesOverLinks):
