@@ -20,9 +20,9 @@
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
 dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last five,
 planner and enumeration have the same equations, and share no search. Of whole models the planner
-proposes by closed forms and predicts what is within their error of the front, and of cut models the
-fronts of the papers' equations; so `missed` counts plans that are better than all that it shows by
-more than `--error`. `worst` is the largest such excess.
+proposes by closed forms and predicts what is within their error of the front, and of cut models
+what closed forms have near the fronts of the papers' equations; so `missed` counts plans that are
+better than all that it shows by more than `--error`. `worst` is the largest such excess.
 
 `--time` measures the command itself instead (`parts.plan_time`).
 """
@@ -217,6 +217,9 @@ def _compared(name: str, asked: argparse.Namespace) -> dict[str, Any]:
         row["missed"] += missed
         row["dominated"] += dominated
         row["worst"] = max(row["worst"], worst)
+        if missed or dominated:
+            number = row["problems"]
+            say(f"{name}: problem {number}: {missed} missed, {dominated} dominated, {worst:.2%}")
         if time.monotonic() - last > 5:
             last = time.monotonic()
             say(f"{name}: {row['plans']:,} plans of {row['problems']} problems")

@@ -292,6 +292,21 @@ def test_a_host_may_have_stages_that_sum_nothing(replicas: tuple[int, ...]) -> N
     assert formed.step_s == pytest.approx(exact.step_s, rel=0.15)
 
 
+def test_a_replica_may_have_none_of_the_last_samples() -> None:
+    """An epoch ends with one sample, for two replicas of the second stage."""
+    asked = Configuration(
+        workers=3,
+        memory_mib=(1024,),
+        cut=(1,),
+        replicas=(1, 2),
+        micro_batches=2,
+        batch_size=40,
+        collective="overlapped",
+    )
+    exact, formed = both(replace(known(0.002), samples=201), asked)
+    assert formed.epoch_s == pytest.approx(exact.epoch_s, rel=APART)
+
+
 @pytest.mark.parametrize("most_simulated", [64, 1])
 def test_a_collective_that_is_not_known_is_refused(most_simulated: int) -> None:
     asked = Configuration(workers=4, memory_mib=(1024,), batch_size=8, collective="tree")

@@ -15,7 +15,8 @@ from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.profile import Affine, Profile
 from dayfly.runs.choosing import choice as choosing
-from dayfly.runs.choosing.candidates import CLOSED_FORM_ERROR, Proposed, proposed
+from dayfly.runs.choosing.candidate import CLOSED_FORM_ERROR
+from dayfly.runs.choosing.candidates import Proposed, proposed
 from dayfly.runs.choosing.choice import choice_of, places, where_in_words
 from dayfly.runs.choosing.choice_json import tree
 from dayfly.runs.choosing.places import every_platform, facts_of_store, lent, needs

@@ -199,7 +199,8 @@ def _staged_step(
         size, mine_of = stage_size(profile, c, stage), stage_range(profile, c, stage)
         buffer = flat(stage_layers(profile, c, stage), tail=0)
         backward = size.backward[mine_of.start : mine_of.stop]
-        *before_s, ended_s = (max(stream.done_s) for stream in moments)
+        # A replica may have none of an epoch's last samples.
+        *before_s, ended_s = (max(stream.done_s, default=0.0) for stream in moments)
         applying_s = ended_s - max(before_s)
         whole_s = whole_s_of(backward, buffer, before_s[0], last)[: len(sums[stage])]
         step_s = max(step_s, all_reduced_s(whole_s, sums[stage]) + applying_s)

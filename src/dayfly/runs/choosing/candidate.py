@@ -14,6 +14,8 @@ from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.whole_runs import at_place, billed_s, cut_run_s
 from dayfly.planning.efficiency import Efficiency
 from dayfly.planning.function_kinds import FunctionKind
+from dayfly.planning.plan import Prediction
+from dayfly.planning.predict import predict
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec, configuration, profile_settings
 from dayfly.runs.settings import Settings
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
+#: Closed forms are mostly nearer to virtual time (docs/planning.md): plans that are worse than the
+#: front by less are candidates, too, the nearest so many of them.
+CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +196,13 @@ def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
     if target.own is not None:
         asked["catalogue"] = target.own
     return Settings(**profile_settings(target.profile, asked))
+
+
+def by_closed_forms(candidate: Candidate) -> Prediction:
+    """Returns what closed forms predict, of any number of workers."""
+    target = candidate.target
+    c = configuration(candidate.settings, candidate.wanted)
+    return predict(target.profile, c, target.platform, target.store, most_simulated=0)
 
 
 def excess_mib(candidate: Candidate) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from dayfly.batches import Batches
 from dayfly.errors import RequestError
 from dayfly.planning.choose import forked
-from dayfly.planning.choose.arrays import Array, undominated
+from dayfly.planning.choose.arrays import undominated
 from dayfly.planning.choose.data_parallel import (
     least_of,
     near_data_parallel,
@@ -25,47 +25,29 @@ from dayfly.planning.choose.data_parallel import (
 from dayfly.planning.choose.from_profile import kinds_of_sizes, limited
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.known import KnownPlans, short_error
-from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.floors import all_beaten
-from dayfly.planning.choose.pipelines.merging import MergedLayers
-from dayfly.planning.choose.pipelines.messages import with_messages
-from dayfly.planning.choose.pipelines.near import near_cuts
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.candidate import (
+    CLOSED_FORM_ERROR,
     DATA_PARALLEL,
     K_REDUCE,
+    MOST_NEAR,
     PIPELINE,
     Candidate,
-    as_run,
     at_target,
     candidate_of,
-    excess_mib,
     k_reduce_settings,
-    on_arrays_at,
-    pipeline_settings,
 )
-from dayfly.runs.choosing.cuts import cut_problems, limits_of
+from dayfly.runs.choosing.cut_models import cut_models
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.whole_models import whole_models
 from dayfly.runs.plans import JobSpec
-from dayfly.runs.settings import Settings
-from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 
 if TYPE_CHECKING:
     from dayfly.planning.choose.k_reduce_problem import KReducePlan
 
-#: Closed forms are mostly nearer to virtual time (docs/planning.md): plans that are worse than the
-#: front by less are candidates, too, the nearest so many of them. Equations of cuts err by more.
-CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
-_CUTS_ERROR = 0.25
 P = TypeVar("P")
-#: By what part plans may be better than what a first search finds, which is to tell their memory.
-_ROUGHLY = 0.05
-#: A run that is longer than what an interruption delays.
-_LONG_S = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,109 +265,7 @@ def _pipelines(
     asked: PlanQuery,
     wanted: JobSpec,
     time_limit_s: float,
-    known: KnownPlans | None = None,
-) -> Proposed:
-    """Cut models, and the search's gap. Raises RequestError for a batch that follows the workers.
-
-    All functions of a run are of one kind, so each is a search of its own. known: gets what is
-    found; cuts that it beats are not sought, and kinds of which it beats every cut not searched.
-    """
-    if wanted.batch_per_worker is not None:
-        raise RequestError(
-            "cuts are searched for one batch, and the job's batch_per_worker has one for each "
-            "number of replicas: give --batch-size to search them, too"
-        )
-    until = forked.cpu_s() + time_limit_s
-    gap = 0.0
-    kinds = kinds_of_sizes(target.profile)
-    # Interruptions make cuts of more functions a little longer than the search had them.
-    spread = at_target(target, Point(_LONG_S, 0.0, None), asked.workers).seconds / _LONG_S
-
-    def points_of(kind: FunctionKind) -> list[Point[Candidate]]:
-        nonlocal gap
-        left_s = (until - forked.cpu_s()) / (len(kinds) - kinds.index(kind))
-        found, its_gap = _pipelines_of(target, asked, wanted, max(0.01, left_s), kind, known)
-        if found or its_gap:  # else rivals beat all cuts, even if nobody interrupts these
-            gap = max(gap, (1 + its_gap) * spread - 1)
-        if known is not None:
-            # What else a schedule costs, virtual time alone knows.
-            sure = [one for one in found if one.settings.schedule == FILL_DRAIN]
-            known.cuts.add([one.seconds for one in sure], [one.usd for one in sure])
-        return [Point(one.seconds, one.usd, one) for one in found]
-
-    every: list[Point[Candidate]] = []
-    refused: list[RequestError] = []
-    for kind in kinds:
-        try:
-            every += points_of(kind)
-        except RequestError as refusal:
-            refused.append(refusal)
-    if len(refused) == len(kinds):
-        raise refused[-1]
-    slack = _CUTS_ERROR if known is None else 0.0
-    fronts = [[one for one in every if one.plan.settings.schedule == name] for name in ORDERS]
-    near = [Front.of(own).near(own, slack, MOST_NEAR) for own in fronts if own]
-    return Proposed(tuple(one.plan for own in near for one in own), gap)
-
-
-def _pipelines_of(
-    target: Target,
-    asked: PlanQuery,
-    wanted: JobSpec,
-    time_limit_s: float,
-    kind: FunctionKind,
     known: KnownPlans | None,
-) -> tuple[list[Candidate], float]:
-    """The same of functions of one kind.
-
-    known: plans of other places, with which runs are compared: start-up and validation count, too.
-    What the equation of memory leaves out is found by a first search, and is left free in the
-    second, which is exact. The first may miss plans that are a little better, unless there are
-    rivals: with these an exact search is quick, too, and is often the only one.
-    """
-    steps = wanted.epochs * target.profile.samples / wanted.batch_size
-    init_s = min(size.init_s.value for size in target.profile.sizes)
-    rivals = [] if known is None else known.of_steps(steps, init_s)
-
-    def run_of(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
-        return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
-
-    def over_mib(merged: MergedLayers, point: Point[PipelinePlan]) -> float:
-        """Takes a plan as a candidate, unless it needs more memory than it has: so much more."""
-        if not point.plan.starts:
-            return 0.0  # not cut: the other planner's
-        plan = merged.unmerged(point.plan)
-        if plan not in seen:
-            limits = point.limits or limits_of(target, asked, plan)
-            whole = Point(point.seconds * steps, point.usd * steps, plan, limits)
-            if known is None:
-                whole = at_target(target, whole, plan.functions)
-            own = pipeline_settings(plan) | kind.settings
-            one = candidate_of(target, PIPELINE, whole, own, wanted)
-            one = one if known is None else as_run(one)
-            seen[plan] = one, excess_mib(one)
-        one, over = seen[plan]
-        if over <= 0:
-            found.setdefault(one.settings, one)
-        return over
-
-    found: dict[Settings, Candidate] = {}
-    seen: dict[PipelinePlan, tuple[Candidate, float]] = {}
-    until, spare_mib, gap = forked.cpu_s() + time_limit_s, 0.0, 0.0
-    good: tuple[PipelinePlan, ...] = ()
-    for within in (0.0 if rivals else _ROUGHLY, 0.0):
-        merged, problems = cut_problems(target, asked, wanted, kind, spare_mib)
-        if known is not None and not seen and all_beaten(problems, known, run_of):
-            return [], 0.0
-        left_s = max(0.01, until - forked.cpu_s())
-        choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
-        good, gap = tuple(point.plan for point in choice.points), choice.gap
-        points = with_messages(problems, choice.points, target.store)
-        excess = max((over_mib(merged, point) for point in points), default=0.0)
-        if forked.cpu_s() > until or (choice.exact and not excess):
-            break
-        spare_mib += excess
-    if known is None and forked.cpu_s() < until:
-        for point in near_cuts(problems, points, _CUTS_ERROR, target.store):
-            over_mib(merged, point)
-    return list(found.values()), gap
+) -> Proposed:
+    found, gap = cut_models(target, asked, wanted, time_limit_s, known)
+    return Proposed(tuple(found), gap)

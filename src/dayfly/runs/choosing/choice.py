@@ -23,15 +23,14 @@ from dayfly.planning.choose.front import Front, Point, difference, dollars, per_
 from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
-from dayfly.runs.choosing.candidate import Candidate, over, with_settings
-from dayfly.runs.choosing.candidates import (
+from dayfly.runs.choosing.candidate import (
     CLOSED_FORM_ERROR,
     MOST_NEAR,
-    Proposed,
-    beaten,
-    in_order,
-    proposed,
+    Candidate,
+    over,
+    with_settings,
 )
+from dayfly.runs.choosing.candidates import Proposed, beaten, in_order, proposed
 from dayfly.runs.choosing.cuts import merging_words, search_work
 from dayfly.runs.choosing.option import VIRTUAL_TIME, Option, fits, least_times, predicted
 from dayfly.runs.choosing.query import PlanQuery

@@ -19,7 +19,13 @@ from dayfly.planning.function_kinds import FunctionKind
 from dayfly.planning.memory import misfits
 from dayfly.planning.plan import Plan, Prediction
 from dayfly.planning.predict import predict
-from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate, learning
+from dayfly.runs.choosing.candidate import (
+    K_REDUCE,
+    PIPELINE,
+    Candidate,
+    by_closed_forms,
+    learning,
+)
 from dayfly.runs.plans import configuration, plan_of
 from dayfly.runs.settings import Settings
 from dayfly.wire.pipelines.orders import FILL_DRAIN
@@ -151,8 +157,7 @@ def _said(most_messages: float, candidate: Candidate) -> tuple[Prediction, str, 
     check_configuration(target.profile, asked)
     step = step_messages(target.profile, asked) if asked.workers <= MOST_SIMULATED else math.inf
     if step > most_messages:
-        said = predict(target.profile, asked, target.platform, target.store, most_simulated=0)
-        return said, CLOSED_FORMS, 0
+        return by_closed_forms(candidate), CLOSED_FORMS, 0
     said = predict(target.profile, asked, target.platform, target.store)
     return said, VIRTUAL_TIME, int(step) * steps_gone_through(int(step))
 

@@ -1,25 +1,32 @@
-"""Cuts that lie near the front of the papers' equations, for virtual time to compare.
+"""Cuts that lie near the front, by more than the papers' equations, for virtual time to compare.
 
 The equations err, so a plan that they have for a little slower than another may be the faster one.
-A search for their front says nothing of it. Here the plans around a front are looked at, which
-differ by one change at a time:
+A search for their front says nothing of it. Of small models the plans around that front are looked
+at, which differ by one change at a time:
 
     a stage begins a layer earlier or later, is split, or is joined with the one before
     the functions of a stage, or of all, have the next larger or smaller memory
     another number of replicas, or of micro-batches; another schedule; the other scatter-reduce
 
-and then those around each that is near enough, the nearest first.
+A better cost model, which is too slow for all of them, judges the most promising ones first:
+
+    expected = the model's cost of a plan x the equations' cost of its neighbour / theirs of it
+
+as the equations know what a change does better than what a plan costs. What is near the front of
+all that was judged is looked around in turn.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import pairwise
+
+import numpy as np
 
 from dayfly.catalogue.store import StoreFacts
-from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.arrays import over_front, undominated
+from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.messages import messages_usd
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
@@ -31,51 +38,110 @@ from dayfly.planning.choose.pipelines.problem import (
     step_usd,
 )
 
-#: Layers of all plans that are looked at, and of those that are known in the end: of large models
-#: a front alone has more plans than are predicted.
-_LOOKED_AT, _KNOWN = 8000, 1000
+#: Layers of all plans that are looked at, and functions of those that are judged, which takes about
+#: a millisecond each. A model is large if those of a front alone are so many.
+_LOOKED_AT, _JUDGED, _LARGE = 8000, 1000, 500
 
 
 def near_cuts(
     problems: Sequence[Problem],
     points: Sequence[Point[PipelinePlan]],
+    judge: Callable[[PipelinePlan], Point[PipelinePlan] | None],
     slack: float,
     store: StoreFacts | None = None,
 ) -> list[Point[PipelinePlan]]:
-    """Returns plans over a store that none beats by more than the slack in both goals, the nearest
-    first; those over direct links have no neighbours here.
+    """Returns what a cost model says of plans over a store and of those around them; nothing of a
+    large model, nor of plans over direct links.
 
     Args:
         problems: that were searched.
-        points: what was found, the front among it, in dollars `with_messages` of this store.
-        slack: relative error of the equations.
+        points: what was found, in dollars `with_messages` of this store.
+        judge: the cost model; None: the plan does not fit.
+        slack: error of what is expected of a plan, as a share: those expected to be worse than the
+            front by more in both goals are not judged.
         store: what the messages go through; None: they cost nothing.
     """
     stores = over_store(problems)
-    if not stores or not points:
+    functions = sum(one.plan.functions for one in points)
+    if not stores or not points or functions > _LARGE:
         return []
-    layers = points[0].plan.layers
-    most, left = _KNOWN // layers - len(points), _LOOKED_AT // layers
-    front = [(one.seconds, one.usd) for one in Front.of(points).points]
-    number, seen = count(), {one.plan for one in points}
-    waiting = [(1.0, next(number), one.plan) for one in points]
-    found: list[tuple[float, int, Point[PipelinePlan]]] = []
-    while waiting and left > 0 and most > 0:
-        _, _, plan = heapq.heappop(waiting)
-        for other in _changed(stores, plan):
-            problem = stores[other.way]
-            if other in seen or not _fits(problem, other):
+    search = _Search(stores, points, judge, store)
+    left = _JUDGED - functions
+    while left > 0 and (plan := search.next_plan(1 + slack)):
+        left -= plan.functions
+        if point := search.take(plan):
+            search.look_around(point)
+    return search.judged
+
+
+class _Search:
+    """Plans that were judged, and those that wait for it, by what is expected of them.
+
+    judged: first the points that it is given, those around which wait.
+    """
+
+    def __init__(
+        self,
+        stores: dict[tuple[int, str], StagesOverStore],
+        points: Sequence[Point[PipelinePlan]],
+        judge: Callable[[PipelinePlan], Point[PipelinePlan] | None],
+        store: StoreFacts | None,
+    ) -> None:
+        self.judged: list[Point[PipelinePlan]] = []
+        self._stores, self._judge, self._store = stores, judge, store
+        self._most = _LOOKED_AT // points[0].plan.layers
+        #: Seconds and dollars by the equations, of all that were looked at; None: it does not fit.
+        self._equations: dict[PipelinePlan, tuple[float, float] | None] = {}
+        self._waiting: dict[PipelinePlan, tuple[float, float]] = {}
+        for one in points:
+            self._equations[one.plan] = one.seconds, one.usd
+            self.take(one.plan)
+        for one in self.judged[:]:
+            self.look_around(one)
+
+    def take(self, plan: PipelinePlan) -> Point[PipelinePlan] | None:
+        """Judges a plan; None: it does not fit."""
+        point = self._judge(plan)
+        if point is not None:
+            self.judged.append(point)
+        return point
+
+    def next_plan(self, worst: float) -> PipelinePlan | None:
+        """Takes the plan that is expected nearest to the front of all that were judged; None: all
+        are expected to be worse, by more than so many times in both goals."""
+        if not self._waiting or not self.judged:
+            return None
+        seconds, usd = np.array([(one.seconds, one.usd) for one in self.judged]).T
+        on = undominated(seconds, usd)
+        waiting_s, waiting_usd = np.array([*self._waiting.values()]).T
+        excess = over_front(waiting_s, waiting_usd, np.stack([seconds[on], usd[on]], axis=1))
+        at = int(excess.argmin())
+        if excess[at] > worst:
+            return None
+        plan = [*self._waiting][at]
+        del self._waiting[plan]
+        return plan
+
+    def look_around(self, point: Point[PipelinePlan]) -> None:
+        """What differs by one change from a plan that was judged waits."""
+        known = self._equations[point.plan]
+        assert known is not None, "it was judged, so it fits"
+        for plan in _changed(self._stores, point.plan):
+            if len(self._equations) >= self._most:
+                return
+            if plan in self._equations or not plan.starts:
                 continue
-            seen.add(other)
-            left -= 1
-            seconds = step_s(problem, other)
-            usd = step_usd(problem, other) + messages_usd(problem, other, store)
-            excess = max(min(seconds / s, usd / d) for s, d in front)
-            if excess <= 1 + slack:
-                at = next(number)
-                heapq.heappush(waiting, (excess, at, other))
-                found.append((excess, at, Point(seconds, usd, other)))
-    return [point for _, _, point in sorted(found)[: max(0, most)]]
+            problem = self._stores[plan.way]
+            self._equations[plan] = None
+            if not _fits(problem, plan):
+                continue
+            seconds = step_s(problem, plan)
+            usd = step_usd(problem, plan) + messages_usd(problem, plan, self._store)
+            self._equations[plan] = seconds, usd
+            more_s, more_usd = seconds / known[0], usd / known[1]
+            if plan.way != point.plan.way:  # of which they know least: it may be as good
+                more_s, more_usd = min(1.0, more_s), min(1.0, more_usd)
+            self._waiting[plan] = point.seconds * more_s, point.usd * more_usd
 
 
 def _fits(problem: StagesOverStore, plan: PipelinePlan) -> bool:

@@ -1,0 +1,187 @@
+"""What the planners of cut models propose for one target, as candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from dayfly.errors import RequestError
+from dayfly.planning.choose import forked
+from dayfly.planning.choose.arrays import Array
+from dayfly.planning.choose.from_profile import kinds_of_sizes
+from dayfly.planning.choose.front import Front, Point
+from dayfly.planning.choose.known import KnownPlans
+from dayfly.planning.choose.pipelines.choose import choose
+from dayfly.planning.choose.pipelines.floors import all_beaten
+from dayfly.planning.choose.pipelines.merging import MergedLayers
+from dayfly.planning.choose.pipelines.messages import with_messages
+from dayfly.planning.choose.pipelines.near import near_cuts
+from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.function_kinds import FunctionKind
+from dayfly.runs.choosing.candidate import (
+    MOST_NEAR,
+    PIPELINE,
+    Candidate,
+    as_run,
+    at_target,
+    by_closed_forms,
+    candidate_of,
+    excess_mib,
+    on_arrays_at,
+    pipeline_settings,
+)
+from dayfly.runs.choosing.cuts import cut_problems, limits_of
+from dayfly.runs.choosing.query import PlanQuery
+from dayfly.runs.choosing.targets import Target
+from dayfly.runs.plans import JobSpec
+from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
+
+#: Plans that are worse than the front by less are candidates, too: the papers' equations, by which
+#: large models are compared, err by about so much.
+_CUTS_ERROR = 0.25
+#: By what part plans may be better than what a first search finds, which is to tell their memory.
+_ROUGHLY = 0.05
+#: A run that is longer than what an interruption delays.
+_LONG_S = 1e6
+
+
+def cut_models(
+    target: Target,
+    asked: PlanQuery,
+    wanted: JobSpec,
+    time_limit_s: float,
+    known: KnownPlans | None = None,
+) -> tuple[list[Candidate], float]:
+    """Returns cut models near the front of each schedule, and the search's certified gap.
+
+    All functions of a run are of one kind, so each is a search of its own.
+
+    Args:
+        target: where.
+        asked: what the choice is among.
+        wanted: of the job.
+        time_limit_s: of the search.
+        known: gets what is found; cuts that it beats are not sought, and kinds of which it beats
+            every cut not searched.
+
+    Raises:
+        RequestError: no kind has any, or the batch follows the workers.
+    """
+    if wanted.batch_per_worker is not None:
+        raise RequestError(
+            "cuts are searched for one batch, and the job's batch_per_worker has one for each "
+            "number of replicas: give --batch-size to search them, too"
+        )
+    until = forked.cpu_s() + time_limit_s
+    gap = 0.0
+    kinds = kinds_of_sizes(target.profile)
+    # Interruptions make cuts of more functions a little longer than the search had them.
+    spread = at_target(target, Point(_LONG_S, 0.0, None), asked.workers).seconds / _LONG_S
+    every: list[Point[Candidate]] = []
+    refused: list[RequestError] = []
+    for number, kind in enumerate(kinds):
+        left_s = max(0.01, (until - forked.cpu_s()) / (len(kinds) - number))
+        try:
+            found, its_gap = _OfKind(target, asked, wanted, kind, known).searched(left_s)
+        except RequestError as refusal:
+            refused.append(refusal)
+            continue
+        if found or its_gap:  # else rivals beat all cuts, even if nobody interrupts these
+            gap = max(gap, (1 + its_gap) * spread - 1)
+        if known is not None:
+            # What else a schedule costs, virtual time alone knows.
+            sure = [one for one in found if one.settings.schedule == FILL_DRAIN]
+            known.cuts.add([one.seconds for one in sure], [one.usd for one in sure])
+        every += [Point(one.seconds, one.usd, one) for one in found]
+    if len(refused) == len(kinds):
+        raise refused[-1]
+    slack = _CUTS_ERROR if known is None else 0.0
+    fronts = [[one for one in every if one.plan.settings.schedule == name] for name in ORDERS]
+    near = [Front.of(own).near(own, slack, MOST_NEAR) for own in fronts if own]
+    return [one.plan for own in near for one in own], gap
+
+
+class _OfKind:
+    """Cut models of functions of one kind.
+
+    known: plans of other places, with which runs are compared: start-up and validation count, too.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        asked: PlanQuery,
+        wanted: JobSpec,
+        kind: FunctionKind,
+        known: KnownPlans | None,
+    ) -> None:
+        self._target, self._asked, self._wanted = target, asked, wanted
+        self._kind, self._known = kind, known
+        self._steps = wanted.epochs * target.profile.samples / wanted.batch_size
+        #: Each cut that was looked at, and how much more memory it needs than it has.
+        self._made: dict[PipelinePlan, tuple[Candidate, float]] = {}
+
+    def searched(self, time_limit_s: float) -> tuple[list[Candidate], float]:
+        """Those that fit, and the search's gap.
+
+        What the equation of memory leaves out is found by a first search, and is left free in the
+        second, which is exact. The first may miss plans that are a little better, unless there are
+        rivals: with these an exact search is quick, too, and is often the only one.
+        """
+        target, asked, known, steps = self._target, self._asked, self._known, self._steps
+        init_s = min(size.init_s.value for size in target.profile.sizes)
+        rivals = [] if known is None else known.of_steps(steps, init_s)
+
+        def run_of(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
+            return on_arrays_at(target, steps * step_s + init_s, steps * step_usd, workers)
+
+        until, spare_mib, gap = forked.cpu_s() + time_limit_s, 0.0, 0.0
+        good: tuple[PipelinePlan, ...] = ()
+        for within in (0.0 if rivals else _ROUGHLY, 0.0):
+            merged, problems = cut_problems(target, asked, self._wanted, self._kind, spare_mib)
+            if known is not None and not self._made and all_beaten(problems, known, run_of):
+                return [], 0.0
+            left_s = max(0.01, until - forked.cpu_s())
+            choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
+            good, gap = tuple(point.plan for point in choice.points), choice.gap
+            points = with_messages(problems, choice.points, target.store)
+            cuts = [self._candidate(merged, one) for one in points if one.plan.starts]
+            excess = max([0.0, *(over_mib for _, over_mib in cuts)])
+            if forked.cpu_s() > until or (choice.exact and not excess):
+                break
+            spare_mib += excess
+        if known is None and forked.cpu_s() < until:
+            judge = partial(self._judged, merged)
+            near_cuts(problems, points, judge, _CUTS_ERROR, target.store)
+        # Without replicas there is nothing to sum, by whatever collective. Whole models are the
+        # other planner's.
+        fit = [one for one, over_mib in self._made.values() if over_mib <= 0]
+        return list({one.settings: one for one in fit if one.settings.cut}.values()), gap
+
+    def _candidate(
+        self, merged: MergedLayers, point: Point[PipelinePlan]
+    ) -> tuple[Candidate, float]:
+        """It, and how much more memory its fullest function needs than it has."""
+        plan = merged.unmerged(point.plan)
+        if plan not in self._made:
+            target, steps = self._target, self._steps
+            limits = point.limits or limits_of(target, self._asked, plan)
+            run = Point(point.seconds * steps, point.usd * steps, plan, limits)
+            if self._known is None:
+                run = at_target(target, run, plan.functions)
+            own = pipeline_settings(plan) | self._kind.settings
+            one = candidate_of(target, PIPELINE, run, own, self._wanted)
+            one = one if self._known is None else as_run(one)
+            self._made[plan] = one, excess_mib(one)
+        return self._made[plan]
+
+    def _judged(self, merged: MergedLayers, plan: PipelinePlan) -> Point[PipelinePlan] | None:
+        """A plan as closed forms predict its run, which is what it counts as from then on; None: it
+        does not fit."""
+        one, over_mib = self._candidate(merged, Point(1.0, 1.0, plan))
+        if over_mib > 0:
+            return None
+        said = by_closed_forms(one)
+        one = replace(one, seconds=said.total_s, usd=said.cost_usd)
+        self._made[merged.unmerged(plan)] = one, over_mib
+        return Point(one.seconds, one.usd, plan)
