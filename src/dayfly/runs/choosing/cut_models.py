@@ -150,13 +150,16 @@ class _OfKind:
             if forked.cpu_s() > until or (choice.exact and not excess):
                 break
             spare_mib += excess
+        plans = list(self._made)
         if known is None and forked.cpu_s() < until:
             judge = partial(self._judged, merged)
-            near_cuts(problems, points, judge, _CUTS_ERROR, target.store)
-        # Without replicas there is nothing to sum, by whatever collective. Whole models are the
-        # other planner's.
-        fit = [one for one, over_mib in self._made.values() if over_mib <= 0]
-        return list({one.settings: one for one in fit if one.settings.cut}.values()), gap
+            near = near_cuts(problems, points, judge, _CUTS_ERROR, target.store)
+            # Equations and closed forms are not compared.
+            plans = [merged.unmerged(one.plan) for one in near] or plans
+        # Whole models are the other planner's. Without replicas nothing is summed, by whatever
+        # collective.
+        made = [self._made[plan] for plan in plans if plan.starts]
+        return list({one.settings: one for one, over_mib in made if over_mib <= 0}.values()), gap
 
     def _candidate(
         self, merged: MergedLayers, point: Point[PipelinePlan]
