@@ -27,7 +27,7 @@ from torch import nn
 
 import dayfly
 from dayfly.life.faults import Fault
-from dayfly.life.platforms.footprint import LEAST_OWN_BYTES, anonymous_bytes
+from dayfly.life.platforms.footprint import LEAST_OWN_BYTES
 from tests.runs import small
 
 MIB = 2**20
@@ -78,6 +78,12 @@ def few(tmp_path: Path) -> Path:
     return path
 
 
+def held_bytes() -> int:
+    """What this process holds of its own, and in shared memory."""
+    found = re.findall(r"Rss(?:Anon|Shmem):\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return 1024 * sum(map(int, found))
+
+
 @contextmanager
 def grown_mib() -> Iterator[list[float]]:
     """Watches by how much this process's own memory grows; the most is the list's only item.
@@ -85,11 +91,11 @@ def grown_mib() -> Iterator[list[float]]:
     Pages of mapped files do not count, as under a limit: the kernel takes them back there. It knows
     no peak without them (VmHWM has all), so a thread looks every few milliseconds.
     """
-    before, most, over = anonymous_bytes(), [0.0], Event()
+    before, most, over = held_bytes(), [0.0], Event()
 
     def watch() -> None:
         while not over.wait(0.002):
-            most[0] = max(most[0], (anonymous_bytes() - before) / MIB)
+            most[0] = max(most[0], (held_bytes() - before) / MIB)
 
     thread = Thread(target=watch)
     thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,6 +18,7 @@ from dayfly.planning.choose.pipelines.merging import MergedLayers
 from dayfly.planning.choose.pipelines.messages import with_messages
 from dayfly.planning.choose.pipelines.near import near_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.problem import Problem
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.candidate import (
     MOST_NEAR,
@@ -36,8 +38,8 @@ from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec
 from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 
-#: Plans that are worse than the front by less are candidates, too: the papers' equations, by which
-#: large models are compared, err by about so much.
+#: Plans that are worse than the front by less are candidates, too. The papers' equations, by which
+#: large models are compared, err by about so much, and closed forms mostly by less.
 _CUTS_ERROR = 0.25
 #: By what part plans may be better than what a first search finds, which is to tell their memory.
 _ROUGHLY = 0.05
@@ -118,7 +120,7 @@ class _OfKind:
         self._target, self._asked, self._wanted = target, asked, wanted
         self._kind, self._known = kind, known
         self._steps = wanted.epochs * target.profile.samples / wanted.batch_size
-        #: Each cut that was looked at, and how much more memory it needs than it has.
+        #: Each plan that was made a candidate, and how much more memory it needs than it has.
         self._made: dict[PipelinePlan, tuple[Candidate, float]] = {}
 
     def searched(self, time_limit_s: float) -> tuple[list[Candidate], float]:
@@ -137,6 +139,8 @@ class _OfKind:
 
         until, spare_mib, gap = forked.cpu_s() + time_limit_s, 0.0, 0.0
         good: tuple[PipelinePlan, ...] = ()
+        every: dict[PipelinePlan, Point[PipelinePlan]] = {}
+        of_searches: list[Sequence[Problem]] = []
         for within in (0.0 if rivals else _ROUGHLY, 0.0):
             merged, problems = cut_problems(target, asked, self._wanted, self._kind, spare_mib)
             if known is not None and not self._made and all_beaten(problems, known, run_of):
@@ -145,16 +149,19 @@ class _OfKind:
             choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
             good, gap = tuple(point.plan for point in choice.points), choice.gap
             points = with_messages(problems, choice.points, target.store)
+            of_searches.append(problems)
+            every |= {one.plan: one for one in points}
             cuts = [self._candidate(merged, one) for one in points if one.plan.starts]
             excess = max([0.0, *(over_mib for _, over_mib in cuts)])
             if forked.cpu_s() > until or (choice.exact and not excess):
                 break
             spare_mib += excess
         plans = list(self._made)
-        if known is None and forked.cpu_s() < until:
-            judge = partial(self._judged, merged)
-            near = near_cuts(problems, points, judge, _CUTS_ERROR, target.store)
-            # Equations and closed forms are not compared.
+        left_s = until - forked.cpu_s()
+        if known is None and left_s > 0:
+            judge, points = partial(self._judged, merged), list(every.values())
+            near = near_cuts(of_searches[0], points, judge, _CUTS_ERROR, target.store, left_s)
+            # Equations and closed forms are not compared. What is judged needs no spare memory.
             plans = [merged.unmerged(one.plan) for one in near] or plans
         # Whole models are the other planner's. Without replicas nothing is summed, by whatever
         # collective.
@@ -170,21 +177,21 @@ class _OfKind:
             target, steps = self._target, self._steps
             limits = point.limits or limits_of(target, self._asked, plan)
             run = Point(point.seconds * steps, point.usd * steps, plan, limits)
-            if self._known is None:
-                run = at_target(target, run, plan.functions)
             own = pipeline_settings(plan) | self._kind.settings
             one = candidate_of(target, PIPELINE, run, own, self._wanted)
-            one = one if self._known is None else as_run(one)
-            self._made[plan] = one, excess_mib(one)
+            self._made[plan] = as_run(one), excess_mib(one)
         return self._made[plan]
 
     def _judged(self, merged: MergedLayers, plan: PipelinePlan) -> Point[PipelinePlan] | None:
         """A plan as closed forms predict its run, which is what it counts as from then on; None: it
-        does not fit."""
-        one, over_mib = self._candidate(merged, Point(1.0, 1.0, plan))
-        if over_mib > 0:
+        does not fit, or cannot be run."""
+        try:
+            one, over_mib = self._candidate(merged, Point(1.0, 1.0, plan))
+            if over_mib > 0:
+                return None
+            said = by_closed_forms(one)
+        except RequestError:  # such as replicas for which a cache has no room
             return None
-        said = by_closed_forms(one)
         one = replace(one, seconds=said.total_s, usd=said.cost_usd)
         self._made[merged.unmerged(plan)] = one, over_mib
         return Point(one.seconds, one.usd, plan)

@@ -12,12 +12,13 @@ A better cost model, which is too slow for all of them, judges the most promisin
 
     expected = the model's cost of a plan x the equations' cost of its neighbour / theirs of it
 
-as the equations know what a change does better than what a plan costs. What is near the front of
-all that was judged is looked around in turn.
+as the equations know what a change does better than what a plan costs. What was judged is looked
+around in turn.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -26,6 +27,7 @@ import numpy as np
 
 from dayfly.catalogue.store import StoreFacts
 from dayfly.planning.choose.arrays import over_front, undominated
+from dayfly.planning.choose.forked import cpu_s
 from dayfly.planning.choose.front import Point
 from dayfly.planning.choose.pipelines.messages import messages_usd
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
@@ -38,9 +40,11 @@ from dayfly.planning.choose.pipelines.problem import (
     step_usd,
 )
 
-#: Layers of all plans that are looked at, and functions of those that are judged, which takes about
-#: a millisecond each. A model is large if those of a front alone are so many.
-_LOOKED_AT, _JUDGED, _LARGE = 8000, 1000, 500
+#: Layers of all plans together that are looked at.
+_LOOKED_AT = 8000
+#: What judging may take, as `_work` has it, a second for about 10,000: in all, and for the plans
+#: that are given, beyond which a model is large.
+_JUDGED, _LARGE = 12_000, 6000
 
 
 def near_cuts(
@@ -49,6 +53,7 @@ def near_cuts(
     judge: Callable[[PipelinePlan], Point[PipelinePlan] | None],
     slack: float,
     store: StoreFacts | None = None,
+    time_limit_s: float = math.inf,
 ) -> list[Point[PipelinePlan]]:
     """Returns what a cost model says of plans over a store and of those around them; nothing of a
     large model, nor of plans over direct links.
@@ -60,18 +65,23 @@ def near_cuts(
         slack: error of what is expected of a plan, as a share: those expected to be worse than the
             front by more in both goals are not judged.
         store: what the messages go through; None: they cost nothing.
+        time_limit_s: after which only the points that are given are judged (`forked.cpu_s`).
     """
-    stores = over_store(problems)
-    functions = sum(one.plan.functions for one in points)
-    if not stores or not points or functions > _LARGE:
+    until_s, stores = cpu_s() + time_limit_s, over_store(problems)
+    work = sum(_work(one.plan) for one in points)
+    if not stores or not points or work > _LARGE:
         return []
     search = _Search(stores, points, judge, store)
-    left = _JUDGED - functions
-    while left > 0 and (plan := search.next_plan(1 + slack)):
-        left -= plan.functions
+    while work < _JUDGED and cpu_s() < until_s and (plan := search.next_plan(1 + slack)):
+        work += _work(plan)
         if point := search.take(plan):
             search.look_around(point)
     return search.judged
+
+
+def _work(plan: PipelinePlan) -> int:
+    """What the closed form of a plan takes, about: of each function its passes, and its sums."""
+    return plan.functions * (8 + plan.micro_batches // max(plan.replicas))
 
 
 class _Search:
@@ -90,8 +100,8 @@ class _Search:
         self.judged: list[Point[PipelinePlan]] = []
         self._stores, self._judge, self._store = stores, judge, store
         self._most = _LOOKED_AT // points[0].plan.layers
-        #: Seconds and dollars by the equations, of all that were looked at; None: it does not fit.
-        self._equations: dict[PipelinePlan, tuple[float, float] | None] = {}
+        #: Seconds and dollars by the equations, of all that were looked at and fit.
+        self._equations: dict[PipelinePlan, tuple[float, float]] = {}
         self._waiting: dict[PipelinePlan, tuple[float, float]] = {}
         for one in points:
             self._equations[one.plan] = one.seconds, one.usd
@@ -125,14 +135,12 @@ class _Search:
     def look_around(self, point: Point[PipelinePlan]) -> None:
         """What differs by one change from a plan that was judged waits."""
         known = self._equations[point.plan]
-        assert known is not None, "it was judged, so it fits"
         for plan in _changed(self._stores, point.plan):
             if len(self._equations) >= self._most:
                 return
             if plan in self._equations or not plan.starts:
                 continue
             problem = self._stores[plan.way]
-            self._equations[plan] = None
             if not _fits(problem, plan):
                 continue
             seconds = step_s(problem, plan)
