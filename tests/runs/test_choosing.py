@@ -21,8 +21,8 @@ from dayfly.planning.choose.front import Front, Point, per_cent
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.plan import Plan
 from dayfly.planning.predict import predict
-from dayfly.runs.choosing import candidates as candidates_module
 from dayfly.runs.choosing import choice as choosing
+from dayfly.runs.choosing import cut_models
 from dayfly.runs.choosing.candidate import (
     DATA_PARALLEL,
     K_REDUCE,
@@ -193,9 +193,9 @@ def test_a_search_that_a_time_limit_ends_shows_its_certified_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No clock is waited for: the first look at a search is its last."""
-    real = candidates_module.choose
+    real = cut_models.choose
     monkeypatch.setattr(
-        candidates_module, "choose", lambda *p, time_limit_s, **more: real(*p, time_limit_s=0.0)
+        cut_models, "choose", lambda *p, time_limit_s, **more: real(*p, time_limit_s=0.0)
     )
     found = choice_of([OVER_S3], SMALL)
     assert found.gap > 0
