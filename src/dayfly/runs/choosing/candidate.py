@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 PIPELINE, DATA_PARALLEL, K_REDUCE = "pipeline", "data parallel", "k-reduce"
-#: Closed forms are mostly nearer to virtual time (docs/planning.md): plans that are worse than the
-#: front by less are candidates, too, the nearest so many of them.
-CLOSED_FORM_ERROR, MOST_NEAR = 0.10, 200
+#: Closed forms are mostly this near to virtual time (docs/planning.md), as a share: plans that are
+#: worse than the front by less are candidates, too.
+CLOSED_FORM_ERROR = 0.10
+#: Candidates of a planner, at most: those nearest to the front.
+MOST_NEAR = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +201,7 @@ def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
 
 
 def by_closed_forms(candidate: Candidate) -> Prediction:
-    """Returns what closed forms predict, of any number of workers."""
+    """Returns the prediction by closed forms, also for few workers."""
     target = candidate.target
     c = configuration(candidate.settings, candidate.wanted)
     return predict(target.profile, c, target.platform, target.store, most_simulated=0)

@@ -38,12 +38,12 @@ from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec
 from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 
-#: Plans that are worse than the front by less are candidates, too. The papers' equations, by which
-#: large models are compared, err by about so much, and closed forms mostly by less.
+#: Plans that are worse than the front by less than this share are candidates, too. Large models are
+#: compared by the papers' equations, which err by about so much; closed forms mostly err by less.
 _CUTS_ERROR = 0.25
-#: By what part plans may be better than what a first search finds, which is to tell their memory.
+#: The first search, which finds how much memory plans need, may miss plans better by this share.
 _ROUGHLY = 0.05
-#: A run that is longer than what an interruption delays.
+#: Seconds of a run that is far longer than the delay by an interruption.
 _LONG_S = 1e6
 
 
@@ -77,7 +77,7 @@ def cut_models(
     until = forked.cpu_s() + time_limit_s
     gap = 0.0
     kinds = kinds_of_sizes(target.profile)
-    # Interruptions make cuts of more functions a little longer than the search had them.
+    # The search leaves out interruptions, which lengthen a run by this factor at most.
     spread = at_target(target, Point(_LONG_S, 0.0, None), asked.workers).seconds / _LONG_S
     every: list[Point[Candidate]] = []
     refused: list[RequestError] = []
@@ -120,15 +120,15 @@ class _OfKind:
         self._target, self._asked, self._wanted = target, asked, wanted
         self._kind, self._known = kind, known
         self._steps = wanted.epochs * target.profile.samples / wanted.batch_size
-        #: Each plan that was made a candidate, and how much more memory it needs than it has.
+        #: By plan its candidate, and the MiB by which it lacks memory.
         self._made: dict[PipelinePlan, tuple[Candidate, float]] = {}
 
     def searched(self, time_limit_s: float) -> tuple[list[Candidate], float]:
-        """Those that fit, and the search's gap.
+        """Returns the plans that fit into memory, and the search's gap.
 
-        What the equation of memory leaves out is found by a first search, and is left free in the
-        second, which is exact. The first may miss plans that are a little better, unless there are
-        rivals: with these an exact search is quick, too, and is often the only one.
+        Plans may need more memory than the equation of memory says. The first search finds how much
+        more; the second keeps so much free, and is exact. The first may miss slightly better plans,
+        unless there are rivals: an exact search is quick with these, and is often the only one.
         """
         target, asked, known, steps = self._target, self._asked, self._known, self._steps
         init_s = min(size.init_s.value for size in target.profile.sizes)
@@ -140,7 +140,7 @@ class _OfKind:
         until, spare_mib, gap = forked.cpu_s() + time_limit_s, 0.0, 0.0
         good: tuple[PipelinePlan, ...] = ()
         every: dict[PipelinePlan, Point[PipelinePlan]] = {}
-        of_searches: list[Sequence[Problem]] = []
+        unspared: Sequence[Problem] = ()
         for within in (0.0 if rivals else _ROUGHLY, 0.0):
             merged, problems = cut_problems(target, asked, self._wanted, self._kind, spare_mib)
             if known is not None and not self._made and all_beaten(problems, known, run_of):
@@ -149,7 +149,7 @@ class _OfKind:
             choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
             good, gap = tuple(point.plan for point in choice.points), choice.gap
             points = with_messages(problems, choice.points, target.store)
-            of_searches.append(problems)
+            unspared = unspared or problems
             every |= {one.plan: one for one in points}
             cuts = [self._candidate(merged, one) for one in points if one.plan.starts]
             excess = max([0.0, *(over_mib for _, over_mib in cuts)])
@@ -160,18 +160,20 @@ class _OfKind:
         left_s = until - forked.cpu_s()
         if known is None and left_s > 0:
             judge, points = partial(self._judged, merged), list(every.values())
-            near = near_cuts(of_searches[0], points, judge, _CUTS_ERROR, target.store, left_s)
-            # Equations and closed forms are not compared. What is judged needs no spare memory.
+            # No memory is kept free here: `_judged` checks what a plan needs exactly.
+            near = near_cuts(unspared, points, judge, _CUTS_ERROR, target.store, left_s)
+            # Costs by closed forms are not compared with costs by the equations.
             plans = [merged.unmerged(one.plan) for one in near] or plans
-        # Whole models are the other planner's. Without replicas nothing is summed, by whatever
-        # collective.
+        # Plans without cuts are left to the planner of whole models. Plans without replicas sum
+        # nothing, so those that differ in the collective alone have the same settings.
         made = [self._made[plan] for plan in plans if plan.starts]
         return list({one.settings: one for one, over_mib in made if over_mib <= 0}.values()), gap
 
     def _candidate(
         self, merged: MergedLayers, point: Point[PipelinePlan]
     ) -> tuple[Candidate, float]:
-        """It, and how much more memory its fullest function needs than it has."""
+        """Returns the plan as a candidate, and the MiB by which its fullest function lacks memory
+        (0 or less: it fits)."""
         plan = merged.unmerged(point.plan)
         if plan not in self._made:
             target, steps = self._target, self._steps
@@ -183,8 +185,8 @@ class _OfKind:
         return self._made[plan]
 
     def _judged(self, merged: MergedLayers, plan: PipelinePlan) -> Point[PipelinePlan] | None:
-        """A plan as closed forms predict its run, which is what it counts as from then on; None: it
-        does not fit, or cannot be run."""
+        """Returns the plan with seconds and dollars of its run by closed forms, which its candidate
+        has from then on; None if it does not fit, or cannot be run."""
         try:
             one, over_mib = self._candidate(merged, Point(1.0, 1.0, plan))
             if over_mib > 0:

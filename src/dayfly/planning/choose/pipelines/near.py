@@ -1,19 +1,21 @@
-"""Cuts that lie near the front, by more than the papers' equations, for virtual time to compare.
+"""Cuts around the front of the papers' equations, compared by a better cost model.
 
-The equations err, so a plan that they have for a little slower than another may be the faster one.
-A search for their front says nothing of it. Of small models the plans around that front are looked
-at, which differ by one change at a time:
+The equations err, so a plan that is a little slower than another by them may really be faster. The
+search finds their front only. For small models the plans around that front are compared, too. Two
+plans are neighbours if they differ by one change:
 
     a stage begins a layer earlier or later, is split, or is joined with the one before
     the functions of a stage, or of all, have the next larger or smaller memory
     another number of replicas, or of micro-batches; another schedule; the other scatter-reduce
 
-A better cost model, which is too slow for all of them, judges the most promising ones first:
+The cost model is too slow for all of them, so it judges the most promising plans first. Seconds and
+dollars of a plan are expected to be
 
-    expected = the model's cost of a plan x the equations' cost of its neighbour / theirs of it
+    those of a neighbour by the cost model x those of the plan by the equations
+                                           / those of the neighbour by the equations
 
-as the equations know what a change does better than what a plan costs. What was judged is looked
-around in turn.
+since the equations are better at what a change does than at what a plan costs. The neighbours of
+each plan that was judged wait to be judged, too.
 """
 
 from __future__ import annotations
@@ -40,11 +42,12 @@ from dayfly.planning.choose.pipelines.problem import (
     step_usd,
 )
 
-#: Layers of all plans together that are looked at.
+#: So many plans, times layers of the model, are evaluated by the equations.
 _LOOKED_AT = 8000
-#: What judging may take, as `_work` has it, a second for about 10,000: in all, and for the plans
-#: that are given, beyond which a model is large.
-_JUDGED, _LARGE = 12_000, 6000
+#: Units of `_work` that the cost model may take in all; 10,000 take about a second.
+_JUDGED = 12_000
+#: A model is large, and only the front is compared, if the plans of the front take more units.
+_LARGE = 6000
 
 
 def near_cuts(
@@ -55,17 +58,18 @@ def near_cuts(
     store: StoreFacts | None = None,
     time_limit_s: float = math.inf,
 ) -> list[Point[PipelinePlan]]:
-    """Returns what a cost model says of plans over a store and of those around them; nothing of a
-    large model, nor of plans over direct links.
+    """Returns the given plans, and plans around them, with seconds and dollars by a cost model.
+
+    Returns nothing if the model is large, or if messages go over direct links.
 
     Args:
-        problems: that were searched.
-        points: what was found, in dollars `with_messages` of this store.
-        judge: the cost model; None: the plan does not fit.
-        slack: error of what is expected of a plan, as a share: those expected to be worse than the
-            front by more in both goals are not judged.
-        store: what the messages go through; None: they cost nothing.
-        time_limit_s: after which only the points that are given are judged (`forked.cpu_s`).
+        problems: whose limits the plans keep.
+        points: plans that a search found, with dollars `with_messages` of this store.
+        judge: the cost model; returns None for a plan that does not fit.
+        slack: a plan is not judged if it is expected to be worse than the front of all judged plans
+            by more than this share, in both goals.
+        store: that messages go through; None: they cost nothing.
+        time_limit_s: CPU seconds (`forked.cpu_s`) after which no plans but the given are judged.
     """
     until_s, stores = cpu_s() + time_limit_s, over_store(problems)
     work = sum(_work(one.plan) for one in points)
@@ -80,14 +84,15 @@ def near_cuts(
 
 
 def _work(plan: PipelinePlan) -> int:
-    """What the closed form of a plan takes, about: of each function its passes, and its sums."""
+    """Units of time that a closed form of the plan takes, about: it goes through the micro-batches
+    of each function, and through its sums."""
     return plan.functions * (8 + plan.micro_batches // max(plan.replicas))
 
 
 class _Search:
-    """Plans that were judged, and those that wait for it, by what is expected of them.
+    """Plans that the cost model judged, and their neighbours, which wait to be judged.
 
-    judged: first the points that it is given, those around which wait.
+    judged: seconds and dollars by the cost model, the given plans first.
     """
 
     def __init__(
@@ -100,8 +105,9 @@ class _Search:
         self.judged: list[Point[PipelinePlan]] = []
         self._stores, self._judge, self._store = stores, judge, store
         self._most = _LOOKED_AT // points[0].plan.layers
-        #: Seconds and dollars by the equations, of all that were looked at and fit.
+        #: Seconds and dollars by the equations, of judged and waiting plans.
         self._equations: dict[PipelinePlan, tuple[float, float]] = {}
+        #: Expected seconds and dollars of waiting plans.
         self._waiting: dict[PipelinePlan, tuple[float, float]] = {}
         for one in points:
             self._equations[one.plan] = one.seconds, one.usd
@@ -110,15 +116,18 @@ class _Search:
             self.look_around(one)
 
     def take(self, plan: PipelinePlan) -> Point[PipelinePlan] | None:
-        """Judges a plan; None: it does not fit."""
+        """Judges a plan. Returns None if it does not fit."""
         point = self._judge(plan)
         if point is not None:
             self.judged.append(point)
         return point
 
     def next_plan(self, worst: float) -> PipelinePlan | None:
-        """Takes the plan that is expected nearest to the front of all that were judged; None: all
-        are expected to be worse, by more than so many times in both goals."""
+        """Removes and returns the waiting plan that is expected nearest to the front of the judged.
+
+        Returns None if all are expected to be more than `worst` times as slow and as dear as a plan
+        of that front.
+        """
         if not self._waiting or not self.judged:
             return None
         seconds, usd = np.array([(one.seconds, one.usd) for one in self.judged]).T
@@ -133,7 +142,7 @@ class _Search:
         return plan
 
     def look_around(self, point: Point[PipelinePlan]) -> None:
-        """What differs by one change from a plan that was judged waits."""
+        """Lets the neighbours of a judged plan wait."""
         known = self._equations[point.plan]
         for plan in _changed(self._stores, point.plan):
             if len(self._equations) >= self._most:
@@ -147,7 +156,7 @@ class _Search:
             usd = step_usd(problem, plan) + messages_usd(problem, plan, self._store)
             self._equations[plan] = seconds, usd
             more_s, more_usd = seconds / known[0], usd / known[1]
-            if plan.way != point.plan.way:  # of which they know least: it may be as good
+            if plan.way != point.plan.way:  # the equations err most here: expect the best
                 more_s, more_usd = min(1.0, more_s), min(1.0, more_usd)
             self._waiting[plan] = point.seconds * more_s, point.usd * more_usd
 
