@@ -20,7 +20,7 @@ from dayfly.planning.choose.pipelines.problem import StagesOverStore
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
 from dayfly.runs.choosing.targets import Target
-from dayfly.wire.pipelines.orders import FILL_DRAIN
+from dayfly.wire.pipelines.orders import FILL_DRAIN, ONE_F_ONE_B
 
 SLACK = 0.25
 #: Of all limits, where nearly all is to be found.
@@ -119,20 +119,39 @@ def test_messages_cost_what_their_requests_do() -> None:
     assert with_messages([problem], points, None) == points
 
 
-def test_a_faster_cut_that_equations_take_for_slower_is_shown() -> None:
-    """Eight micro-batches, which the equations have for a third slower than four: 8% faster."""
-    chance = Random("6 cuts")
-    made = [cuts.random_problem(chance) for _ in range(2)][1]
+@pytest.mark.parametrize(
+    ("seed", "number", "starts", "memory_mib", "micro_batches", "schedule"),
+    [
+        # Eight micro-batches, which the equations have for a third slower than four: 8% faster.
+        (6, 2, (1, 2, 3), (3538, 3538), 8, FILL_DRAIN),
+        # Neighbours with eight micro-batches promise nothing; those with two as well do.
+        (10, 7, (3,), (3538, 3538), 2, ONE_F_ONE_B),
+        # Two changes from the whole model: with two large functions it is far too dear.
+        (10, 21, (3,), (3538, 512), 2, ONE_F_ONE_B),
+    ],
+)
+def test_a_good_cut_that_equations_take_for_worse_is_shown(
+    seed: int,
+    number: int,
+    starts: tuple[int, ...],
+    memory_mib: tuple[int, int],
+    micro_batches: int,
+    schedule: str,
+) -> None:
+    chance = Random(f"{seed} cuts")
+    made = [cuts.random_problem(chance) for _ in range(number)][-1]
     target = Target.of(made, Catalogue())
     shown = cuts.chosen(made).points
-    for cut in ((1,), (2,), (3,)):
+    for start in starts:
         c = Configuration(
             workers=2,
-            cut=cut,
-            memory_mib=(3538, 3538),
-            micro_batches=8,
+            cut=(start,),
+            memory_mib=memory_mib,
+            micro_batches=micro_batches,
+            schedule=schedule,
             batch_size=made.batch_size or 1,
             lifetime_s=900.0,
+            epochs=made.epochs,
         )
         said = predict(target.profile, c, target.platform, target.store)
         worse = (max(one.seconds / said.total_s, one.usd / said.cost_usd) for one in shown)

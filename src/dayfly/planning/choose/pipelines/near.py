@@ -4,7 +4,8 @@ The equations err, so a plan that is a little slower than another by them may re
 search finds their front only. For small models the plans around that front are compared, too. Two
 plans are neighbours if they differ by one change:
 
-    a stage begins a layer earlier or later, is split, or is joined with the one before
+    a stage begins a layer earlier or later, or is joined with the one before
+    a stage is split, and either half has functions of any memory
     the functions of a stage, or of all, have the next larger or smaller memory
     another number of replicas, or of micro-batches; another schedule; the other scatter-reduce
 
@@ -14,16 +15,17 @@ dollars of a plan are expected to be
     those of a neighbour by the cost model x those of the plan by the equations
                                            / those of the neighbour by the equations
 
-since the equations are better at what a change does than at what a plan costs. The neighbours of
-each plan that was judged wait to be judged, too.
+since the equations are better at what a change does than at what a plan costs; in the geometric
+mean over all neighbours that were judged. The neighbours of each plan that was judged wait to be
+judged, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -107,8 +109,7 @@ class _Search:
         self._most = _LOOKED_AT // points[0].plan.layers
         #: Seconds and dollars by the equations, of judged and waiting plans.
         self._equations: dict[PipelinePlan, tuple[float, float]] = {}
-        #: Expected seconds and dollars of waiting plans.
-        self._waiting: dict[PipelinePlan, tuple[float, float]] = {}
+        self._waiting: dict[PipelinePlan, _Expected] = {}
         for one in points:
             self._equations[one.plan] = one.seconds, one.usd
             self.take(one.plan)
@@ -132,7 +133,8 @@ class _Search:
             return None
         seconds, usd = np.array([(one.seconds, one.usd) for one in self.judged]).T
         on = undominated(seconds, usd)
-        waiting_s, waiting_usd = np.array([*self._waiting.values()]).T
+        expected = [(one.seconds, one.usd) for one in self._waiting.values()]
+        waiting_s, waiting_usd = np.array(expected).T
         excess = over_front(waiting_s, waiting_usd, np.stack([seconds[on], usd[on]], axis=1))
         at = int(excess.argmin())
         if excess[at] > worst:
@@ -142,23 +144,53 @@ class _Search:
         return plan
 
     def look_around(self, point: Point[PipelinePlan]) -> None:
-        """Lets the neighbours of a judged plan wait."""
-        known = self._equations[point.plan]
-        for plan in _changed(self._stores, point.plan):
-            if len(self._equations) >= self._most:
-                return
-            if plan in self._equations or not plan.starts:
+        """Lets the neighbours of a judged plan wait, and has it say what to expect of them."""
+        known_s, known_usd = self._equations[point.plan]
+        for plan in dict.fromkeys(_changed(self._stores, point.plan)):
+            if plan not in self._equations and not self._look_at(plan):
                 continue
-            problem = self._stores[plan.way]
-            if not _fits(problem, plan):
+            if plan not in self._waiting:  # judged
                 continue
-            seconds = step_s(problem, plan)
-            usd = step_usd(problem, plan) + messages_usd(problem, plan, self._store)
-            self._equations[plan] = seconds, usd
-            more_s, more_usd = seconds / known[0], usd / known[1]
-            if plan.way != point.plan.way:  # the equations err most here: expect the best
+            seconds, usd = self._equations[plan]
+            more_s, more_usd = seconds / known_s, usd / known_usd
+            same_way = plan.way == point.plan.way
+            if not same_way:  # the equations err most here: expect the best
                 more_s, more_usd = min(1.0, more_s), min(1.0, more_usd)
-            self._waiting[plan] = point.seconds * more_s, point.usd * more_usd
+            self._waiting[plan].hear(point.seconds * more_s, point.usd * more_usd, same_way)
+
+    def _look_at(self, plan: PipelinePlan) -> bool:
+        """Lets a plan wait. Returns False if it has no cuts, does not fit, or many are known."""
+        problem = self._stores[plan.way]
+        if not plan.starts or len(self._equations) >= self._most or not _fits(problem, plan):
+            return False
+        usd = step_usd(problem, plan) + messages_usd(problem, plan, self._store)
+        self._equations[plan] = step_s(problem, plan), usd
+        self._waiting[plan] = _Expected()
+        return True
+
+
+@dataclass(slots=True)
+class _Expected:
+    """Seconds and dollars of a waiting plan: the geometric means of what its judged neighbours say.
+
+    Neighbours with other micro-batches or another schedule say the least, and count only until
+    there is another.
+    """
+
+    seconds: float = 1.0
+    usd: float = 1.0
+    neighbours: int = 0
+    same_way: bool = False
+
+    def hear(self, seconds: float, usd: float, same_way: bool) -> None:
+        """Takes what one more neighbour says."""
+        if same_way > self.same_way:
+            self.neighbours, self.same_way = 0, True
+        if same_way == self.same_way:
+            self.neighbours += 1
+            new = 1 / self.neighbours
+            self.seconds = self.seconds ** (1 - new) * seconds**new
+            self.usd = self.usd ** (1 - new) * usd**new
 
 
 def _fits(problem: StagesOverStore, plan: PipelinePlan) -> bool:
@@ -179,9 +211,9 @@ def _changed(
 ) -> Iterator[PipelinePlan]:
     """Plans that differ by one change."""
     problem = stores[plan.way]
-    for starts, options, replicas in _cut_elsewhere(plan):
-        yield _with(problem, plan, starts=starts, options=options, replicas=replicas)
     sizes = range(len(problem.options))
+    for starts, options, replicas in _cut_elsewhere(plan, sizes):
+        yield _with(problem, plan, starts=starts, options=options, replicas=replicas)
     for more in (1, -1):
         all_of_them = tuple(one + more for one in plan.options)
         each = [
@@ -204,9 +236,13 @@ def _changed(
 
 
 def _cut_elsewhere(
-    plan: PipelinePlan,
+    plan: PipelinePlan, sizes: range
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Where stages begin, their options and replicas."""
+    """Where stages begin, their options and replicas.
+
+    Args:
+        sizes: all options.
+    """
     starts, options, replicas = plan.starts, plan.options, plan.replicas
     edges = (0, *starts, plan.layers)
     for at, start in enumerate(starts):
@@ -221,10 +257,11 @@ def _cut_elsewhere(
                 (*replicas[:gone], *replicas[gone + 1 :]),
             )
     for at, (first, last) in enumerate(pairwise(edges)):
-        for start in range(first + 1, last):
+        halves = {half for one in sizes for half in ((options[at], one), (one, options[at]))}
+        for start, (left, right) in product(range(first + 1, last), sorted(halves)):
             yield (
                 (*starts[:at], start, *starts[at:]),
-                (*options[: at + 1], *options[at:]),
+                (*options[:at], left, right, *options[at + 1 :]),
                 (*replicas[: at + 1], *replicas[at:]),
             )
 
