@@ -247,8 +247,8 @@ def test_words_of_a_budget() -> None:
         dear, dear.fastest_within(4.46), budget_usd=4.46
     )
     assert explained(dear, dear.fastest, budget_usd=5) == (
-        "x: 10 s and $4.5. The budget of $5 does not bind: nothing is faster. Nothing is faster at "
-        "any price."
+        "x: 10 s and $4.5. The budget of $5 does not bind: nothing is faster. None of the plans "
+        "that were compared is faster."
     )
     assert "The budget of $5 does not bind: it allows x: 10 s and $4.5, too." in explained(
         dear, dear.cheapest_within(25), budget_usd=5

@@ -195,6 +195,8 @@ def test_stores_beside_each_other(profile: Path, tmp_path: Path) -> None:
         (["--price-store", "elasticache"], "the catalogue has no latency_s of elasticache"),
         (["--memory", "512"], "has no functions of 512 MiB: it has 1024 MiB, 2048 MiB, 4096 MiB"),
         (["--workers", "0"], "--workers 0: give 1 to 10000"),
+        (["--collective", "overlapped,tree"], "--collective 'tree' is not known: give one of all-"),
+        (["--collective", "push-pull"], "--collective push-pull needs a channel that sums"),
         (["--batch-size", "0"], "--batch-size 0: give a whole number from 1"),
         (["--batch-size", "64,0"], "--batch-size 0: give a whole number from 1"),
         (

@@ -135,7 +135,7 @@ def test_a_run_by_a_plan_ends_with_what_was_predicted(
 ) -> None:
     done = command.here("train", fast, "--plan", plan, "--run-dir", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    table = done.stdout.partition("predicted and measured")[2].splitlines()
+    table = done.stdout.partition("since the first invocation")[2].splitlines()
     names = [line[:24].strip() for line in table]
     for name in (
         "step (s)",

@@ -55,7 +55,7 @@ def test_what_the_page_says_comes_out(followed: Followed) -> None:
 def test_what_ran_by_the_plan_is_compared(followed: Followed) -> None:
     outputs = {command.line: output for command, _, output in followed.typed}
     (planned,) = (text for line, text in outputs.items() if line.endswith("--run-dir runs/planned"))
-    table = planned.partition("predicted and measured")[2]
+    table = planned.partition("since the first invocation")[2]
     for name in (
         "step (s)",
         "start-up time (s)",

@@ -35,6 +35,7 @@ from benchmarks.parts.choosing.v_bounds import v_bounds
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
 from dayfly.planning.choose.from_profile import stages_problems
+from dayfly.planning.choose.front import seconds
 from dayfly.planning.choose.k_reduce_from_profile import k_reduce_problem
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
@@ -270,13 +271,16 @@ def beside(choice: Choice) -> Iterator[PaperChoice]:
     target, wanted = best.candidate.target, best.candidate.wanted
     kind = FunctionKind.of_settings(best.candidate.own)
     job = _Job(target, wanted, asked.workers, asked.vcpus_of(target.profile), kind)
-    within = _within(job, asked.goal.deadline_s or choice.chosen.seconds)
+    limit_s = asked.goal.deadline_s or choice.chosen.seconds
     weights = Goal(alpha1=1 / choice.chosen.usd, alpha2=1 / choice.chosen.seconds)
-    for name, answered in [*within, *_quick(job, weights)]:
+    methods = [
+        (f"the least dollars within {seconds(limit_s)}", one) for one in _within(job, limit_s)
+    ] + [("both goals, weighed as at dayfly's choice", one) for one in _quick(job, weights)]
+    for question, (name, answered) in methods:
         try:
             _, own = answered()
             if own is None:
-                yield PaperChoice(method=name, why="it finds no plan")
+                yield PaperChoice(method=name, why=f"it finds no plan: asked for {question}")
                 continue
             candidate = with_settings(best.candidate, {**own, **kind.settings, **asked.ends})
             option = predicted(candidate, MESSAGES_PER_S * asked.time_limit_s)

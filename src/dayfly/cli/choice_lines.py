@@ -17,6 +17,9 @@ _WIDE = 48
 #: Of what is needed.
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SAMPLES = "samples: times those of bsp at the job's batch to the same loss, with ? assumed; "
+_MARKS = "\N{BLACK RIGHT-POINTING TRIANGLE} chosen"
+_KNEE = "; * knee: beyond it either goal costs much of the other"
+_ROUGH = "; ~ by closed forms, which are less exact than virtual time"
 _COLUMNS = (
     "shares of the total time: computing; transfers while nothing is computed; sync, waiting for "
     "other workers; other, such as the optimizer's step; ends: start-up, validation and the end"
@@ -46,9 +49,8 @@ def print_choice(choice: Choice, *, everywhere: bool = False) -> None:
         console.print(_table(choice))
         of_samples = any(point.plan.candidate.samples for point in choice.front.points)
         say(console, "columns", f"{_SAMPLES if of_samples else ''}{_COLUMNS}")
+    say(console, "marks", _marks(choice))
     say(console, "choice", choice.words)
-    if choice.knee is not choice.chosen and len(choice.front.points) > 2:
-        say(console, "knee", f"Beyond it either goal costs much of the other: {choice.knee}.")
     if choice.store_words:
         say(console, "store", choice.store_words)
     option = choice.chosen.plan
@@ -186,6 +188,14 @@ def mark(choice: Choice, point: Point[Option]) -> str:
     return (
         "\N{BLACK RIGHT-POINTING TRIANGLE}" if "chosen" in marks else "*" if "knee" in marks else ""
     )
+
+
+def _marks(choice: Choice) -> str:
+    """What the signs in the table mean, of those that are there."""
+    points = choice.front.points
+    starred = any(mark(choice, one) == "*" for one in points)
+    rough = any(one.plan.by == CLOSED_FORMS for one in points)
+    return f"{_MARKS}{_KNEE if starred else ''}{_ROUGH if rough else ''}"
 
 
 def say(console: Console, name: str, text: str) -> None:

@@ -145,7 +145,7 @@ def _print(compared: Comparison, console: Console) -> None:
         console.print(said, markup=False, highlight=False, soft_wrap=True)
     else:
         table = narrow_table()
-        table.add_column("predicted and measured", no_wrap=True)
+        table.add_column("since the first invocation", no_wrap=True)
         for name in ("predicted", "measured", "error"):
             table.add_column(name, justify="right", no_wrap=True)
         for figure in compared.totals:

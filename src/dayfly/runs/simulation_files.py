@@ -13,6 +13,7 @@ from dayfly.catalogue.metering import Bill, MeteredInvocation, StoreTraffic
 from dayfly.catalogue.store import StoreFacts
 from dayfly.dataclass_json import read
 from dayfly.errors import RequestError
+from dayfly.planning.choose.front import counted
 from dayfly.planning.configuration import Configuration, stage_memory_mib
 from dayfly.planning.plan import Plan
 from dayfly.planning.simulation.fleet import DEATHS, Attempt, End
@@ -66,6 +67,9 @@ class SimulationRequest:
                 flag = f"--{asked.replace('_', '-')}"
                 raise RequestError(f"{flag} {value}: give a number from 1")
         settings = settings_of(plan, place, **changes)
+        if scenario.stragglers > settings.workers:
+            there_are = counted(settings.workers, "worker")
+            raise RequestError(f"--stragglers {scenario.stragglers}: there are {there_are}")
         wanted = replace(JobSpec.by(plan), **of_the_job)
         return cls(
             plan=plan,

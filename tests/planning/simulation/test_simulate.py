@@ -250,6 +250,8 @@ def test_stragglers_decide_how_long_a_step_takes() -> None:
     assert slow.step_s[0] - usual.step_s[0] == pytest.approx(2 * 0.96, rel=0.01)
     assert slow.worst["rank"] == slow.stragglers[0]
     assert slow.worst["computed_s"] == pytest.approx(3 * slow.worst["median_s"])
+    half = simulated(configuration(), Scenario(stragglers=2, straggler_factor=3.0))
+    assert half.worst["median_s"] == pytest.approx(2 * slow.worst["median_s"])  # of 1, 1, 3 and 3
 
 
 def test_cold_starts_come_before_every_life() -> None:

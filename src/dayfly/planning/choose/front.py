@@ -331,7 +331,7 @@ def _budget(front: Front[P], point: Point[P], budget_usd: float) -> str:
 def _more(front: Front[P], point: Point[P]) -> str:
     faster = front.faster(point)
     if faster is None:
-        return "Nothing is faster at any price."
+        return "None of the plans that were compared is faster."
     by_dollars = point.usd >= _DOLLAR
     what = "A dollar more" if by_dollars else "One per cent more dollars"
     best = front.fastest_within(point.usd + (_DOLLAR if by_dollars else point.usd * _LITTLE))

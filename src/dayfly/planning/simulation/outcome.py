@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from dayfly.planning.simulation.fleet import DEATHS, Attempt, End, Fleet
@@ -88,12 +89,11 @@ class Simulated:
     @property
     def worst(self) -> Mapping[str, float]:
         """The worker that computed longest, and how long, beside the median."""
-        ordered = sorted(self.computed_s)
-        if not ordered:
+        if not len(self.computed_s):
             return {}
         seconds = max(self.computed_s)
         rank = self.computed_s.index(seconds) if isinstance(self.computed_s, list) else 0
-        return {"rank": rank, "computed_s": seconds, "median_s": ordered[len(ordered) // 2]}
+        return {"rank": rank, "computed_s": seconds, "median_s": median(self.computed_s)}
 
 
 #: Spans that are shorter are not told, in milliseconds.

@@ -41,7 +41,7 @@ from dayfly.runs.choosing.candidate import (
 from dayfly.runs.choosing.cut_models import cut_models
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
-from dayfly.runs.choosing.whole_models import whole_models
+from dayfly.runs.choosing.whole_models import collectives_with, whole_models
 from dayfly.runs.plans import JobSpec
 
 if TYPE_CHECKING:
@@ -81,6 +81,11 @@ def proposed(
     wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
     if asked.method.protocol.staleness:
         return _hybrid(target, asked, wanted)
+    if asked.collectives:  # else cuts, which sum in their own way, would be the answer
+        try:
+            collectives_with(target, asked)
+        except RequestError as refusal:
+            return Proposed((), refused={DATA_PARALLEL: str(refusal)})
     planners = [(DATA_PARALLEL, partial(_data_parallel, target, asked, wanted, known))]
     # A cut model sums the gradients of every step, and so does FasDL's problem.
     if asked.method.is_plain and not target.sums:

@@ -19,7 +19,15 @@ from itertools import product
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose import forked
-from dayfly.planning.choose.front import Front, Point, difference, dollars, per_cent, seconds
+from dayfly.planning.choose.front import (
+    Front,
+    Point,
+    counted,
+    difference,
+    dollars,
+    per_cent,
+    seconds,
+)
 from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.planning.servers import held_bytes, holds
@@ -170,6 +178,8 @@ def _in_words(by_kind: Mapping[str, float]) -> dict[str, float]:
     return {kind.replace("_", " "): usd for kind, usd in by_kind.items()}
 
 
+#: Reasons that are said where there is no plan, at most.
+_REASONS = 4
 #: Of the time limit, what the searches for pipelines get together.
 _SEARCHING = 0.7
 
@@ -221,13 +231,14 @@ class Choice:
         return self.front.knee()
 
     def marks(self, point: Point[Option]) -> tuple[str, ...]:
-        """What a plan of the front is: chosen, fastest, cheapest, knee."""
+        """What a plan of the front is: chosen, fastest, cheapest, knee (of more than two)."""
         of = {
             "chosen": self.chosen,
             "fastest": self.front.fastest,
             "cheapest": self.front.cheapest,
-            "knee": self.knee,
         }
+        if len(self.front.points) > 2:
+            of["knee"] = self.knee
         return tuple(name for name, one in of.items() if one is point)
 
 
@@ -270,13 +281,14 @@ def choice_of(
     if asked.ends:
         candidates = [with_settings(one, {**one.own, **asked.ends}) for one in candidates]
     several_ways = len(choosing.asked) > 1
-    notes = [
-        f"{target}, {_way(variant) if several_ways else ''}{planner}: {why}"
+    refused = [
+        (f"{target}, {_way(variant) if several_ways else ''}{planner}", why)
         for (variant, target), one in zip(product(choosing.asked, targets), found, strict=True)
         for planner, why in one.refused.items()
     ]
     if not candidates:
-        raise RequestError("no plan: " + "; ".join(notes))
+        raise RequestError(f"no plan: {_in_short(refused)}")
+    notes = [f"{where}: {why}" for where, why in refused]
     best = ranked(candidates, asked.goal, limit_s=asked.time_limit_s, least=asked.least_predicted)
     gap = max(one.gap for one in found)
     closed = sum(one.plan.by != VIRTUAL_TIME for one in best.front.points)
@@ -308,6 +320,21 @@ def choice_of(
         stores=beside(best.chosen.plan, targets, MESSAGES_PER_S * asked.time_limit_s),
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
+    )
+
+
+def _in_short(refused: Sequence[tuple[str, str]]) -> str:
+    """The first of the reasons why there is no plan, each once, and how many there are."""
+    where: dict[str, list[str]] = {}
+    for place, why in refused:
+        where.setdefault(why, []).append(place)
+    said = [
+        f"{first}{f' and {len(others)} more' if others else ''}: {why}"
+        for why, (first, *others) in where.items()
+    ]
+    left = len(said) - _REASONS
+    return "; ".join(said[:_REASONS]) + (
+        f"; and {counted(left, 'more reason')}" if left > 0 else ""
     )
 
 

@@ -15,6 +15,7 @@ from dayfly.planning.efficiency import given_efficiency
 from dayfly.planning.profile import Profile
 from dayfly.runs.settings import Settings
 from dayfly.specs.methods import AXES, BSP, Method, crossed
+from dayfly.wire.collectives import check_name
 
 P = TypeVar("P")
 
@@ -214,6 +215,8 @@ class PlanQuery:
         if self.most_batch_size is not None and self.most_batch_size < 1:
             raise RequestError(f"--most-batch-size {self.most_batch_size}: give a number from 1")
         self.merging()
+        for name in self.collectives:
+            check_name(name)
         if not self.methods:
             raise RequestError("--sync: give a method at least, such as bsp")
         ways = self.ways  # names of methods are read

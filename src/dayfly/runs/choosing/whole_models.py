@@ -67,7 +67,7 @@ def collectives_with(target: Target, asked: PlanQuery) -> tuple[str, ...]:
         RequestError: none can, as the last one says.
     """
     every = asked.collectives or collectives_of(target.profile)
-    if asked.method.is_plain:
+    if asked.method.is_plain and not asked.collectives:
         return every
     run = {"workers": 2, "memory_mib": limited(target.profile)[0][0], **asked.method.settings}
     found: list[str] = []

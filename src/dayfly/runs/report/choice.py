@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number, per_cent, seconds
+from dayfly.planning.intervals import how_sure
 from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty, where_in_words
 from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.option import Option, fits
@@ -63,6 +64,7 @@ def page(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
         "choice.html",
         {
             "words": text(f"{choice.words} {choice.store_words}".strip()),
+            "sure": text(how_sure(choice.chosen.plan.prediction)),
             "tiles": _tiles(choice),
             "front": choice_drawings.front_chart(choice, papers),
             "knobs": _knobs(choice),
@@ -70,7 +72,10 @@ def page(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
             "plans": _plans(choice),
             "bars": choice_drawings.bar_chart(choice),
             "cuts": _cuts(choice),
-            "notes": "".join(f'<p class="note">{text(note)}</p>' for note in choice.notes),
+            "notes": "".join(
+                f'<p class="note">{text(note)}</p>'
+                for note in (*choice.chosen.plan.prediction.warnings, *choice.notes)
+            ),
             "facts": pairs(_facts(choice)),
         },
         brand="dayfly plan",
@@ -186,7 +191,14 @@ def _papers(choice: Choice, papers: Sequence[PaperChoice]) -> str:
         for letter, one in zip(choice_drawings.LETTERS, papers, strict=False)
     ]
     heads = ("", "method", "plan", "total time (s)", "USD", "beside dayfly's choice")
-    return table("The papers' choices", heads, rows)
+    asked = (
+        '<p class="note">What the papers\' methods choose by their own models of a step or an '
+        "epoch, of the same functions: FasDL's and CE-scaling's the least dollars within the "
+        "deadline, or else within the chosen plan's total time; FuncPipe's and Hydrozoa's the "
+        "least weighted sum of dollars and seconds, which weigh the same at the chosen plan. "
+        "Seconds and dollars here are dayfly's predictions of what they choose.</p>"
+    )
+    return asked + table("The papers' choices", heads, rows)
 
 
 def _changed(choice: Choice, option: Option | None, why: str) -> tuple[object, object, str]:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from dayfly.planning.choose.front import Point, dollars, number, seconds
+from dayfly.planning.choose.front import Point, counted, dollars, number, seconds
 from dayfly.runs.choosing.candidate import K_REDUCE, PIPELINE, Candidate
 from dayfly.runs.choosing.choice import Choice, PaperChoice
 from dayfly.runs.choosing.option import CLOSED_FORMS, Option, cut_of
@@ -34,7 +34,7 @@ _MARK, _RING, _FAINT, _WIDE_LETTERS = 6.0, 11.0, 3.0, 60.0
 #: Names of papers' choices in the drawing and the table.
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: Plans that are not on the front: so many at most, and no further than so many times its ends.
-_MOST_OTHERS, _FAR = 1500, 1.5
+_MOST_OTHERS, _FAR = 1500, 10.0
 _NAME = 130  # of a limit; there is nothing below a front, so it stands at the bottom left
 #: Beyond such a ratio of the largest to the smallest an axis is logarithmic.
 _WIDE_RATIO = 6.0
@@ -111,6 +111,7 @@ def front_chart(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
         for one in choice.others
         if one.seconds <= _FAR * max(total_s) and one.usd <= _FAR * max(usd)
     ][:_MOST_OTHERS]
+    outside = len(choice.others) - len(others)
     total_s += [one.seconds for one in others]
     usd += [one.usd for one in others]
     x = Axis.over(total_s + _near(goal.deadline_s, total_s), _LEFT, _WIDE - _RIGHT)
@@ -122,7 +123,7 @@ def front_chart(choice: Choice, papers: Sequence[PaperChoice] = ()) -> str:
     parts += _names(choice, x, y)
     parts += _theirs(theirs, x, y)
     label = f"{len(points)} plans, by total time and dollars"
-    keys = _keys(choice, others=bool(others), papers=bool(theirs))
+    keys = _keys(choice, others=bool(others), outside=outside, papers=bool(theirs))
     return drawing(_WIDE, _HIGH, label, parts) + keys
 
 
@@ -264,7 +265,7 @@ def shape(kind: str, x: float, y: float, look: str, *inside: str) -> str:
     return element("circle", *inside, look=look, cx=x, cy=y, r=r)
 
 
-def _keys(choice: Choice, *, others: bool, papers: bool) -> str:
+def _keys(choice: Choice, *, others: bool, outside: int, papers: bool) -> str:
     options = [point.plan for point in choice.front.points]
     used = {str(one.candidate.target): place_of(choice, one) for one in options}
     places = [f'<span class="place-{at}"><i></i>{text(name)}</span>' for name, at in used.items()]
@@ -281,6 +282,8 @@ def _keys(choice: Choice, *, others: bool, papers: bool) -> str:
     if papers:
         square = element("rect", look="paper", x=1, y=1, width=12, height=12, rx=2)
         shapes.append(key(square, "a paper's choice, see below", 14))
+    if outside:
+        hollow.append(f"<span>not drawn: {counted(outside, 'plan')}, far slower or dearer</span>")
     return f'<p class="keys">{"".join([*places, *shapes, *hollow])}</p>'
 
 

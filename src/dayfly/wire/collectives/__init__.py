@@ -26,6 +26,7 @@ __all__ = [
     "K_REDUCE",
     "SMALL_SUM",
     "Collective",
+    "check_name",
     "collective",
     "default_collective",
     "names",
@@ -54,6 +55,13 @@ SMALL_SUM = (K_REDUCE, 1)
 def names() -> tuple[str, ...]:
     """All that `--collective` takes."""
     return tuple(sorted((*COLLECTIVES, K_REDUCE)))
+
+
+def check_name(name: str) -> None:
+    """Raises RequestError if no all-reduce algorithm has the name."""
+    if name != K_REDUCE and name not in COLLECTIVES:
+        known = ", ".join(names())
+        raise RequestError(f"--collective {name!r} is not known: give one of {known}")
 
 
 def collective(
@@ -89,10 +97,8 @@ def collective(
 
 
 def _plain(name: str, aggregators: int | None, world_size: int) -> Collective:
+    check_name(name)
     if name != K_REDUCE:
-        if name not in COLLECTIVES:
-            known = ", ".join(names())
-            raise RequestError(f"--collective {name!r} is not known: give one of {known}")
         if aggregators is not None:
             raise RequestError(
                 f"--aggregators {aggregators} is for --collective {K_REDUCE}: {name} has its own "
