@@ -194,15 +194,16 @@ def figure_11() -> Figure:
         rooted = dict(zip(_HOWS, _rooted(name), strict=True))
         for how, found in zip(_HOWS, (ours, bound), strict=True):
             speed, cost = plain[-1][0] / found[-1][0], found[-1][1] / plain[-1][1]
+            said, then = (", ".join(map(times, both)) for both in ((speed, cost), rooted[how]))
+            cause = "the same, so the cause is not known," if then == said else then
             facts.append(
                 Fact(
                     what=f"{TITLES[name]} at 20x, {how}: speed and cost over LambdaML's",
                     theirs=f"{times(their_speed)}, {times(their_cost)}",
-                    ours=f"{times(speed)}, {times(cost)}",
+                    ours=said,
                     agrees=abs(speed / their_speed - 1) < 0.15
                     and abs(cost / their_cost - 1) < 0.15,
-                    why=f"{times(rooted[how][0])}, {times(rooted[how][1])} if computing grows as "
-                    "the square root of memory"
+                    why=f"{cause} if computing grows as the square root of memory"
                     + ("; with no more memory, below" if how == _HOWS[0] else ""),
                 )
             )
