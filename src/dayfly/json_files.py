@@ -64,6 +64,8 @@ def parse(text: str | bytes, origin: str, remedy: str | None = None) -> dict[str
         words, mend = f"is no text in UTF-8 (byte {error.start})", "save it as UTF-8"
     except (ValueError, RecursionError) as error:
         words, mend = f"is no JSON: {error}", "mend it there"
+        if origin.endswith(".py"):
+            words, mend = "is Python, and no JSON", "give what dayfly profile or plan wrote of it"
     else:
         if isinstance(tree, dict):
             return tree

@@ -8,6 +8,7 @@ import pytest
 
 from dayfly.errors import RequestError
 from dayfly.planning.plan import Plan
+from dayfly.planning.profile import parse_profile, profile_text
 from tests.planning import by_hand
 from tests.reading.test_dataclass_json import ONE
 
@@ -55,3 +56,12 @@ def test_what_is_wrong_is_named(path: list[Any], value: Any, words: str) -> None
     with pytest.raises(RequestError) as refused:
         Plan.load(tree, "plan.json")
     assert words in str(refused.value)
+
+
+def test_what_was_taken_for_another_file_is_named() -> None:
+    with pytest.raises(RequestError, match=r"p\.json is a profile, and no plan: dayfly plan makes"):
+        Plan.parse(profile_text(PROFILE), "p.json")
+    with pytest.raises(RequestError, match=r"plan\.json is a plan, and no profile"):
+        parse_profile(PLAN.text(), "plan.json")
+    with pytest.raises(RequestError, match=r"job\.py is Python, and no JSON"):
+        parse_profile("import dayfly", "job.py")

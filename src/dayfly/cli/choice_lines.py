@@ -25,7 +25,7 @@ _COLUMNS = (
     "other workers; other, such as the optimizer's step; ends: start-up, validation and the end"
 )
 #: Parts of the total time as sentences have them.
-_IN_WORDS = {"start-up": "start-up, validation and end"}
+_IN_WORDS = {"overhead": "other", "start-up": "start-up, validation and end"}
 _PARTS = {
     "compute": "compute",
     "transfer": "transfer",

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Self
 
 from dayfly import dataclass_json, json_files
 from dayfly.dataclass_json import Count, Range
+from dayfly.errors import RequestError
 from dayfly.planning.profile import Profile, dump_profile, load_profile
 
 
@@ -199,7 +200,12 @@ class Plan:
         Raises:
             RequestError: as of `load`, or it is no JSON.
         """
-        return cls.load(json_files.parse(text, origin), origin)
+        tree = json_files.parse(text, origin)
+        if "layers" in tree:
+            raise RequestError(
+                f"{origin} is a profile, and no plan: dayfly plan makes one of it, with --output"
+            )
+        return cls.load(tree, origin)
 
     @classmethod
     def read(cls, file: Path) -> Self:

@@ -384,7 +384,10 @@ def profile_text(profile: Profile) -> str:
 
 def parse_profile(text: str | bytes, origin: str) -> Profile:
     """From a file's text; as `load_profile`."""
-    return load_profile(json_files.parse(text, origin), origin)
+    tree = json_files.parse(text, origin)
+    if "settings" in tree:
+        raise RequestError(f"{origin} is a plan, and no profile: give what dayfly profile wrote")
+    return load_profile(tree, origin)
 
 
 def read_profile(file: Path) -> Profile:
