@@ -263,6 +263,7 @@ def test_settings_of_a_run_are_its_method(given: dict[str, Any], methods: str | 
         ({"sync": "hap:2", "aggregators": 3}, "--aggregators 3 beside --sync hap:2"),
         ({"collective": "k-reduce", "aggregators": 3}, "--aggregators 3 beside --sync bsp"),
         ({"sync": "bps"}, "there is no training method 'bps'"),
+        ({"collective": "tree"}, "--collective 'tree' is not known"),
         ({"fragments": 2}, "--fragments 2 is of no method of --sync"),
     ],
 )

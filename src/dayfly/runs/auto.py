@@ -50,6 +50,7 @@ from dayfly.specs.generations import Tariff
 from dayfly.specs.methods import AXES, BSP, Method
 from dayfly.specs.outer import OF_JOB
 from dayfly.specs.protocols import PROTOCOLS
+from dayfly.wire.collectives import check_name
 from dayfly.wire.stores.files import FileStore
 
 #: Memory sizes that are measured unless they are said: so many of the imitated platform's, from
@@ -224,6 +225,8 @@ def auto_plan(
             f"--plan auto chooses among workers that are alike: leave out {' and '.join(named)}"
         )
     query = query_of(job, given, goal, efficiencies)
+    if (collective := given.get("collective")) is not None:
+        check_name(collective)
     if short is not None:
         short.check(job)
     own = given.get("catalogue")
