@@ -65,7 +65,10 @@ def parse(text: str | bytes, origin: str, remedy: str | None = None) -> dict[str
     except (ValueError, RecursionError) as error:
         words, mend = f"is no JSON: {error}", "mend it there"
         if origin.endswith(".py"):
-            words, mend = "is Python, and no JSON", "give what dayfly profile or plan wrote of it"
+            words, mend = (
+                "is Python, and no JSON",
+                "give the file that dayfly profile or dayfly plan wrote",
+            )
     else:
         if isinstance(tree, dict):
             return tree

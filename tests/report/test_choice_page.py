@@ -80,6 +80,7 @@ def test_each_plan_is_in_all_its_parts(choice: Choice) -> None:
     for point in choice.front.points:
         assert f"{point.plan.candidate.kind}: {point.plan.candidate.words}" in made
     assert choice.words.split(".")[0] in made
+    assert "How sure: " in section(made, "why")
 
 
 def section(made: str, name: str) -> str:

@@ -344,3 +344,12 @@ def test_fewer_stages_do_by_1f1b() -> None:
         assert excess_mib(one) <= 0
     other = [with_settings(one, {**one.own, "schedule": "fill-drain"}) for one in by_1f1b]
     assert any(excess_mib(one) > 0 for one in other)
+
+
+def test_of_many_places_without_a_plan_each_reason_is_said_once_and_four_at_most() -> None:
+    places = [(f"place {at}", f"reason {at % 6}") for at in range(12)]
+    assert choosing._in_short(places) == (
+        "place 0 and 1 more: reason 0; place 1 and 1 more: reason 1; place 2 and 1 more: reason 2; "
+        "place 3 and 1 more: reason 3; and 2 more reasons"
+    )
+    assert choosing._in_short(places[:1]) == "place 0: reason 0"

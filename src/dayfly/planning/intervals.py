@@ -85,7 +85,7 @@ def how_sure(said: Prediction) -> str:
     """
     found = said.interval
     if found is None:
-        return "unknown, as the profile was not measured: dayfly profile measures"
+        return "unknown, as nothing was measured: run dayfly profile JOB.py, and use its profile"
     (step_low, step_high), (low, high) = found.step_s, found.total_s
     cheapest, dearest = found.cost_usd
     main = next(iter(found.sources), None)

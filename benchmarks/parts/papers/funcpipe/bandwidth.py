@@ -195,7 +195,7 @@ def figure_11() -> Figure:
         for how, found in zip(_HOWS, (ours, bound), strict=True):
             speed, cost = plain[-1][0] / found[-1][0], found[-1][1] / plain[-1][1]
             said, then = (", ".join(map(times, both)) for both in ((speed, cost), rooted[how]))
-            cause = "the same, so the cause is not known," if then == said else then
+            cause = "cause not known: the same" if then == said else then
             facts.append(
                 Fact(
                     what=f"{TITLES[name]} at 20x, {how}: speed and cost over LambdaML's",

@@ -203,8 +203,8 @@ def figure_5() -> Figure:
                 theirs="1.6 x at 2.4 x",
                 ours=f"{times(bert_speed)} at {times(bert_cost)}",
                 agrees=abs(bert_speed / 1.6 - 1) < 0.15 and abs(bert_cost / 2.4 - 1) < 0.15,
-                why="not known: {} at {} with that square root, and as here for powers of 0.6 to "
-                "0.9 of memory".format(*map(times, _against(small, "LambdaML"))),
+                why="cause not known: {} at {} with that square root, and as here for powers of "
+                "0.6 to 0.9 of memory".format(*map(times, _against(small, "LambdaML"))),
             ),
             Fact(
                 what="HybridPS over LambdaML in time, ResNet101",

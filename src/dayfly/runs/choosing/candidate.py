@@ -201,7 +201,7 @@ def _settings(target: Target, own: Mapping[str, Any]) -> Settings:
 
 
 def by_closed_forms(candidate: Candidate) -> Prediction:
-    """Returns the prediction by closed forms, also for few workers."""
+    """Returns the prediction by closed forms, however few messages there are."""
     target = candidate.target
     c = configuration(candidate.settings, candidate.wanted)
     return predict(target.profile, c, target.platform, target.store, most_simulated=0)

@@ -41,9 +41,10 @@ from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 #: Plans that are worse than the front by less than this share are candidates, too. Large models are
 #: compared by the papers' equations, which err by about so much; closed forms mostly err by less.
 _CUTS_ERROR = 0.25
-#: The first search, which finds how much memory plans need, may miss plans better by this share.
+#: The first search finds how much memory plans need. It may miss plans that are better by up to
+#: this share.
 _ROUGHLY = 0.05
-#: Seconds of a run that is far longer than the delay by an interruption.
+#: Seconds of a run so long that the delay by one interruption is nothing beside it.
 _LONG_S = 1e6
 
 
@@ -164,8 +165,8 @@ class _OfKind:
             near = near_cuts(unspared, points, judge, _CUTS_ERROR, target.store, left_s)
             # Costs by closed forms are not compared with costs by the equations.
             plans = [merged.unmerged(one.plan) for one in near] or plans
-        # Plans without cuts are left to the planner of whole models. Plans without replicas sum
-        # nothing, so those that differ in the collective alone have the same settings.
+        # Plans without cuts are left to the planner of whole models. Without replicas nothing is
+        # summed, so plans that differ only in the collective have the same settings: one is kept.
         made = [self._made[plan] for plan in plans if plan.starts]
         return list({one.settings: one for one, over_mib in made if over_mib <= 0}.values()), gap
 

@@ -9,15 +9,14 @@ plans are neighbours if they differ by one change:
     the functions of a stage, or of all, have the next larger or smaller memory
     another number of replicas, or of micro-batches; another schedule; the other scatter-reduce
 
-The cost model is too slow for all of them, so it judges the most promising plans first. Seconds and
-dollars of a plan are expected to be
+The cost model is too slow to judge all these plans, so the most promising ones come first. Seconds
+and dollars of a plan are estimated from each neighbour that was judged:
 
     those of a neighbour by the cost model x those of the plan by the equations
                                            / those of the neighbour by the equations
 
-since the equations are better at what a change does than at what a plan costs; in the geometric
-mean over all neighbours that were judged. The neighbours of each plan that was judged wait to be
-judged, too.
+since the equations are better at what a change does than at what a plan costs. The geometric mean
+of these estimates counts. The neighbours of each plan that was judged wait to be judged, too.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class _Search:
         self._most = _LOOKED_AT // points[0].plan.layers
         #: Seconds and dollars by the equations, of judged and waiting plans.
         self._equations: dict[PipelinePlan, tuple[float, float]] = {}
-        self._waiting: dict[PipelinePlan, _Expected] = {}
+        self._waiting: dict[PipelinePlan, _Estimate] = {}
         for one in points:
             self._equations[one.plan] = one.seconds, one.usd
             self.take(one.plan)
@@ -133,8 +132,8 @@ class _Search:
             return None
         seconds, usd = np.array([(one.seconds, one.usd) for one in self.judged]).T
         on = undominated(seconds, usd)
-        expected = [(one.seconds, one.usd) for one in self._waiting.values()]
-        waiting_s, waiting_usd = np.array(expected).T
+        estimates = [(one.seconds, one.usd) for one in self._waiting.values()]
+        waiting_s, waiting_usd = np.array(estimates).T
         excess = over_front(waiting_s, waiting_usd, np.stack([seconds[on], usd[on]], axis=1))
         at = int(excess.argmin())
         if excess[at] > worst:
@@ -144,37 +143,36 @@ class _Search:
         return plan
 
     def look_around(self, point: Point[PipelinePlan]) -> None:
-        """Lets the neighbours of a judged plan wait, and has it say what to expect of them."""
+        """Adds the neighbours of a judged plan to the waiting plans, and estimates them from it."""
         known_s, known_usd = self._equations[point.plan]
         for plan in dict.fromkeys(_changed(self._stores, point.plan)):
-            if plan not in self._equations and not self._look_at(plan):
-                continue
-            if plan not in self._waiting:  # judged
+            if plan not in self._equations:
+                self._look_at(plan)
+            if plan not in self._waiting:  # it was judged, or cannot be
                 continue
             seconds, usd = self._equations[plan]
             more_s, more_usd = seconds / known_s, usd / known_usd
             same_way = plan.way == point.plan.way
             if not same_way:  # the equations err most here: expect the best
                 more_s, more_usd = min(1.0, more_s), min(1.0, more_usd)
-            self._waiting[plan].hear(point.seconds * more_s, point.usd * more_usd, same_way)
+            self._waiting[plan].add(point.seconds * more_s, point.usd * more_usd, same_way)
 
-    def _look_at(self, plan: PipelinePlan) -> bool:
-        """Lets a plan wait. Returns False if it has no cuts, does not fit, or many are known."""
+    def _look_at(self, plan: PipelinePlan) -> None:
+        """Adds a plan to the waiting ones if it has cuts, fits, and the limit is not reached."""
         problem = self._stores[plan.way]
         if not plan.starts or len(self._equations) >= self._most or not _fits(problem, plan):
-            return False
+            return
         usd = step_usd(problem, plan) + messages_usd(problem, plan, self._store)
         self._equations[plan] = step_s(problem, plan), usd
-        self._waiting[plan] = _Expected()
-        return True
+        self._waiting[plan] = _Estimate()
 
 
 @dataclass(slots=True)
-class _Expected:
-    """Seconds and dollars of a waiting plan: the geometric means of what its judged neighbours say.
+class _Estimate:
+    """Seconds and dollars of a waiting plan, geometric means over its judged neighbours.
 
-    Neighbours with other micro-batches or another schedule say the least, and count only until
-    there is another.
+    Estimates from neighbours with other micro-batches or another schedule are the worst. They count
+    only until a neighbour with the same ones was judged.
     """
 
     seconds: float = 1.0
@@ -182,8 +180,13 @@ class _Expected:
     neighbours: int = 0
     same_way: bool = False
 
-    def hear(self, seconds: float, usd: float, same_way: bool) -> None:
-        """Takes what one more neighbour says."""
+    def add(self, seconds: float, usd: float, same_way: bool) -> None:
+        """Counts the estimate from one more neighbour.
+
+        Args:
+            seconds, usd: the estimate.
+            same_way: whether the neighbour has the same micro-batches and schedule.
+        """
         if same_way > self.same_way:
             self.neighbours, self.same_way = 0, True
         if same_way == self.same_way:
@@ -238,10 +241,11 @@ def _changed(
 def _cut_elsewhere(
     plan: PipelinePlan, sizes: range
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Where stages begin, their options and replicas.
+    """Yields other cuts: the layers that begin stages, and each stage's option and replicas.
 
     Args:
-        sizes: all options.
+        plan: that is cut elsewhere.
+        sizes: indices of all options, which are sizes of functions.
     """
     starts, options, replicas = plan.starts, plan.options, plan.replicas
     edges = (0, *starts, plan.layers)
