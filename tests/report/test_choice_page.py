@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from benchmarks.parts.choosing.on_jobs import beside
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.cli.bench import checkout_module
+from dayfly.cli.choosing import _papers
 from dayfly.errors import RequestError
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.choice import Choice, PaperChoice, choice_of
@@ -131,6 +134,18 @@ def test_what_papers_choose_is_shown_beside(choice: Choice) -> None:
     assert option.short in listed
     assert "it finds &lt;no&gt; plan" in listed
     assert "plan from a checkout" in section(page(choice), "papers")
+
+
+def test_a_page_needs_nothing_that_only_benches_import(
+    choice: Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `make demo`, which installs no tools of tests and benches."""
+    for module in ("on_jobs", "bayes"):
+        monkeypatch.delitem(sys.modules, f"benchmarks.parts.choosing.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(RequestError, match=r"need optuna.*run make \.venv/\.test"):
+        checkout_module("parts.choosing.on_jobs")
+    assert "make .venv/.test was run" in page(choice, _papers(choice))
 
 
 def test_papers_methods_answer_the_question_of_the_choice(choice: Choice) -> None:

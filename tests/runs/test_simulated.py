@@ -172,7 +172,7 @@ def test_a_run_that_would_fail_says_so(plan: Path, tmp_path: Path) -> None:
         (("--decline", "8"), "--decline '8' is no list"),
         (("--decline", "8:0"), "above 0"),
         (("--straggler-factor", 0), "straggler_factor 0"),
-        (("--stragglers", 5), "--stragglers 5: there are 4 workers"),
+        (("--stragglers", 5), "--stragglers 5 of 4 workers: give fewer"),
         (("--store", "nowhere"), "no store 'nowhere'"),
         (("--workers", 0), "--workers 0"),
         (("--batch-size", 0), "--batch-size 0"),

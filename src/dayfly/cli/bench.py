@@ -76,11 +76,21 @@ def _module(name: str, known: Mapping[str, str]) -> Any:
 
 
 def checkout_module(name: str) -> Any:
-    """`benchmarks.NAME` of the checkout that dayfly runs from. Raises RequestError for none."""
+    """Returns `benchmarks.NAME` of the checkout that dayfly runs from.
+
+    Raises:
+        RequestError: it runs from none, or a package that the module imports is not installed.
+    """
     checkout = Path(dayfly.__file__).resolve().parents[2]
     benches(checkout)
     sys.path.insert(0, str(checkout))
-    return importlib.import_module(f"benchmarks.{name}")
+    try:
+        return importlib.import_module(f"benchmarks.{name}")
+    except ModuleNotFoundError as error:
+        raise RequestError(
+            f"benchmarks need {error.name}, which is not installed: run make .venv/.test in the "
+            "checkout, which installs what tests and benches need"
+        ) from error
 
 
 def _usage(known: Mapping[str, str]) -> str:

@@ -71,7 +71,7 @@ def _told(text: str) -> None:
 
 
 def _papers(choice: Choice) -> list[PaperChoice]:
-    """What the papers' methods choose; none where dayfly was installed without its benches."""
+    """What the papers' methods choose; none without the benches, or without what they import."""
     from dayfly.cli.bench import checkout_module  # for pictures alone
 
     try:

@@ -68,8 +68,8 @@ class SimulationRequest:
                 raise RequestError(f"{flag} {value}: give a number from 1")
         settings = settings_of(plan, place, **changes)
         if scenario.stragglers > settings.workers:
-            there_are = counted(settings.workers, "worker")
-            raise RequestError(f"--stragglers {scenario.stragglers}: there are {there_are}")
+            workers = counted(settings.workers, "worker")
+            raise RequestError(f"--stragglers {scenario.stragglers} of {workers}: give fewer")
         wanted = replace(JobSpec.by(plan), **of_the_job)
         return cls(
             plan=plan,

@@ -179,7 +179,8 @@ def _papers(choice: Choice, papers: Sequence[PaperChoice]) -> str:
     if not papers:
         return (
             "<p class=\"note\">The papers' methods are in dayfly's repository, and not installed "
-            "with it: plan from a checkout, and their choices stand here.</p>"
+            "with it: plan from a checkout in which make .venv/.test was run, and their choices "
+            "stand here.</p>"
         )
     rows = [
         (
