@@ -104,7 +104,7 @@ def test_a_front_a_choice_and_a_plan(profile: Path, tmp_path: Path) -> None:
     assert chosen["marks"][0] == "chosen"
     assert front[0]["marks"][-1] == "fastest" or "fastest" in front[0]["marks"]
     assert found["why"].startswith("Recommended: ")
-    assert "re-ranked in virtual time" in found["certainty"]
+    assert "as dayfly predict does" in found["certainty"]
     written = Plan.parse((tmp_path / "plan.json").read_text())
     assert dict(written.settings) == chosen["settings"]
     assert written.prediction is not None

@@ -14,7 +14,9 @@ from dayfly.cli.app import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
 #: Lines of a table, but where the files are.
-FIGURES = re.compile(r"^ (workers|time|step|cost|restarts|hand-overs|worst worker) ")
+FIGURES = re.compile(
+    r"^ (workers|(start-up|training|total) time|step|cost|restarts|hand-overs|worst worker) "
+)
 
 
 def shown(words: str, directory: Path) -> dict[str, list[str]]:

@@ -24,6 +24,7 @@ from dayfly.cli.values import numbers
 from dayfly.errors import RequestError
 from dayfly.job import Job
 from dayfly.planning.catalogued import Assumed
+from dayfly.planning.choose.front import counted
 from dayfly.planning.gpus import DERIVED
 from dayfly.planning.profile import Figure, Profile, SizeProfile, dump_profile, profile_text
 from dayfly.runs.api import checked_settings, overridden
@@ -173,8 +174,8 @@ def show(profile: Profile, console: Console) -> None:
         fit = profile.fit
         off = f", within {fit.error:.1%} of what was measured" if profile.how == "measured" else ""
         console.print(
-            f"fitted for B samples a step and M MiB of memory (FasDL, equation 4): a step computes "
-            f"{fit.a:.4g} (B + {fit.b:.4g}) / (M + {fit.m:.4g}) s{off}",
+            "fitted for B samples a step and M MiB of memory (FasDL, equation 4): a step computes "
+            f"{fit.a:.4g} {_shifted('B', fit.b)} / {_shifted('M', fit.m)} s{off}",
             highlight=False,
         )
     if profile.gpu is not None:
@@ -205,7 +206,8 @@ def _layers(profile: Profile) -> Table:
         table.add_row(Text(layer.name), *map(_bytes, sizes), *times)
     if (more := len(profile.layers) - _SHOWN) > 0:
         table.add_row(f"and {more} more")
-    table.caption = f"by memory: ms of {samples} samples forward + backward"
+    of = counted(samples, "sample")
+    table.caption = f"by memory: ms of a forward pass + ms of a backward pass, of {of}"
     table.caption_justify = "left"
     return table
 
@@ -222,9 +224,9 @@ def _sizes(profile: Profile) -> Table:
         "reading samples, ms": lambda size: _ms(size.data(_most(size))),
         "optimizer's step, ms": lambda size: _ms(size.apply(trained)),
         "rest of a step, ms": lambda size: _spread(size.step_s),
-        "slower while messages travel": lambda size: f"x {size.beta.value:.2f}",
-        "slower while others compute": lambda size: (
-            f"x {size.crowd.value:.2f}" if size.crowd_cores else "not measured"
+        "passes beside messages": lambda size: f"{size.beta.value:.2f} times as long",
+        "passes beside other functions'": lambda size: (
+            f"{size.crowd.value:.2f} times as long" if size.crowd_cores else "not measured"
         ),
         "variation of a pass": lambda size: f"{100 * size.jitter:.1f}%",
         "start of a function, ms": lambda size: _spread(size.init_s),
@@ -239,6 +241,10 @@ def _sizes(profile: Profile) -> Table:
     for name, cell in rows.items():
         table.add_row(name, *(cell(size) for size in profile.sizes))
     return table
+
+
+def _shifted(name: str, by: float) -> str:
+    return f"({name} + {by:.4g})" if by else name
 
 
 def _most(size: SizeProfile) -> int:

@@ -24,6 +24,7 @@ from dayfly.cli.outcome import (
 from dayfly.cli.values import lists_of
 from dayfly.errors import DayflyError, RequestError, in_short
 from dayfly.life.reports import plain
+from dayfly.planning.choose.front import counted
 from dayfly.runs.result import Result
 from dayfly.runs.signals import StopSignals
 from dayfly.runs.simulation import SimulatedRun
@@ -118,16 +119,16 @@ def _rows(run: SimulatedRun) -> list[tuple[str, str, str]]:
         (
             "training time",
             _seconds(result.train_s),
-            f"{result.steps} steps in {result.epochs} epochs",
+            f"{result.steps} steps in {counted(result.epochs, 'epoch')}",
         ),
         ("total time", _seconds(result.total_s), "until the last function has ended"),
         ("step", step, "median of rank 0's"),
         ("cost", f"${result.cost_usd:.6f}", f"as on {result.price_list}: {kinds}"),
         ("billed", f"{result.billed_s:.1f} s", f"{result.gb_s:.1f} GB-s"),
-        ("restarts", str(result.restarts), "deaths"),
-        ("hand-overs", str(outcome.hand_overs), ""),
-        ("rollbacks", str(outcome.rollbacks), "of all workers"),
-        ("steps redone", str(outcome.redone_steps), "each worker's counts"),
+        ("restarts", str(result.restarts), "of functions that died"),
+        ("hand-overs", str(outcome.hand_overs), "to the next invocation, before the time limit"),
+        ("rollbacks", str(outcome.rollbacks), "of all workers, to a checkpoint"),
+        ("steps redone", str(outcome.redone_steps), "after rollbacks, of all workers together"),
         ("checkpoints", str(outcome.checkpoints), ""),
     ]
     if worst := outcome.worst:

@@ -385,13 +385,13 @@ _LEAST_GAP = 1e-4
 
 def certainty(choice: Choice) -> str:
     """How good the front is, a sentence."""
-    within = "Optimal within the planners' models"
+    better = "no plan is better"
     if choice.gap > 0.0:
-        gap = per_cent(max(choice.gap, _LEAST_GAP), 1.0)
-        within = f"Within {gap} of the optimum of the planners' models"
+        better = f"no plan is more than {per_cent(max(choice.gap, _LEAST_GAP), 1.0)} better"
     if any(merging_words(target, choice.asked) for target in choice.targets):
-        within += ", of cuts between merged layers"
+        better += ", of those that cut between merged layers"
     return (
-        f"{within}, re-ranked in virtual time: {choice.predicted} predicted of "
-        f"{choice.considered} plans, in {choice.took_s:.2g} s."
+        f"By the planners' equations {better}. Of {counted(choice.considered, 'plan')} near their "
+        f"optimum {choice.predicted} were predicted, as dayfly predict does, and the choice is "
+        f"among these. It took {choice.took_s:.2g} s."
     )

@@ -88,7 +88,7 @@ def shorthand(settings: Settings) -> str:
     if settings.shares:
         summed += f", shares {' and '.join(map(str, dict.fromkeys(settings.shares)))}"
     micro = settings.micro_batches or 1
-    micros = f", {micro} micro" if micro > 1 else ""
+    micros = f", {micro} micro-batches" if micro > 1 else ""
     micros += "" if settings.schedule == FILL_DRAIN else f" by {settings.schedule}"
     cores = settings.cpu_cores if settings.imitate is not None else None
     has = FunctionKind(vcpus=cores, gpu_share=settings.gpu_share)
@@ -99,7 +99,8 @@ def shorthand(settings: Settings) -> str:
     memory = "+".join(f"{count}x{size}" if count > 1 else f"{size}" for count, size in runs)
     memory = memory if len(runs) > 1 else f"{sizes[0]}"
     each = settings.layout.in_words
-    return f"{settings.stages} stages x {each} of {memory} MiB{has}{micros}{summed}"
+    replicas = "" if each == "1" else f" x {each}"
+    return f"{settings.stages} stages{replicas} of {memory} MiB{has}{micros}{summed}"
 
 
 def predicted(candidate: Candidate, most_messages: float) -> Option:
