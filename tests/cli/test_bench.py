@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from dayfly.cli.bench import benches
+from dayfly.cli.bench import benches, measure
 from dayfly.errors import RequestError
 from tests.cli import command
 
@@ -53,6 +54,17 @@ def test_a_refusal_in_json(tmp_path: Path) -> None:
     result = command.last_json(done.stdout)
     assert (result["bench"], result["status"]) == ("bananas", "failed")
     assert "give one of" in result["error"]
+
+
+def test_a_package_that_only_some_of_a_bench_needs_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after `make demo`, which installs no tools of tests and benches."""
+    for module in ("bayes", "bench", "compete", "methods"):
+        monkeypatch.delitem(sys.modules, f"benchmarks.parts.choosing.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert measure("planning", ["--choose", "--quick"], as_json=False) == 2
+    assert "benchmarks need optuna, which is not installed: run make" in capsys.readouterr().err
 
 
 def test_an_installation_without_a_checkout_is_told_to_clone(tmp_path: Path) -> None:

@@ -168,10 +168,10 @@ def test_a_run_that_would_fail_says_so(plan: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--deaths-per-hour", -1), "deaths_per_hour -1"),
+        (("--deaths-per-hour", -1), "--deaths-per-hour -1"),
         (("--decline", "8"), "--decline '8' is no list"),
         (("--decline", "8:0"), "above 0"),
-        (("--straggler-factor", 0), "straggler_factor 0"),
+        (("--straggler-factor", 0), "--straggler-factor 0"),
         (("--stragglers", 5), "--stragglers 5 of 4 workers: give fewer"),
         (("--store", "nowhere"), "no store 'nowhere'"),
         (("--workers", 0), "--workers 0"),

@@ -15,7 +15,8 @@ import ast
 import importlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def measure(name: str, args: Sequence[str], *, as_json: bool) -> int:
             print(_usage(known))
             return None
         bench = _module(name, known)
-        with StopSignals():
+        with StopSignals(), _saying_what_is_missing():
             return bench, bench.run(args)
 
     done = attempt(action)
@@ -84,8 +85,14 @@ def checkout_module(name: str) -> Any:
     checkout = Path(dayfly.__file__).resolve().parents[2]
     benches(checkout)
     sys.path.insert(0, str(checkout))
-    try:
+    with _saying_what_is_missing():
         return importlib.import_module(f"benchmarks.{name}")
+
+
+@contextmanager
+def _saying_what_is_missing() -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise RequestError(
             f"benchmarks need {error.name}, which is not installed: run make .venv/.test in the "

@@ -301,23 +301,27 @@ def test_ten_thousand_workers_come_to_an_end(more: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "says"),
     [
-        {"deaths_per_hour": -1.0},
-        {"straggler_factor": 0.0},
-        {"straggler_factor": 3.0},
-        {"cold_start_sigma": 0.5},
-        {"store_bytes_per_s": -5.0},
-        {"seed": -1},
-        {"decline": ((8.0, 0.5), (4.0, 0.2))},
-        {"decline": ((8.0, 1.5),)},
-        {"cold_start_s": float("nan")},
-        {"invoke_at_once": 2},
-        {"invoke_fan_out": 2},
+        ({"deaths_per_hour": -1.0}, "--deaths-per-hour -1: "),
+        ({"straggler_sigma": -1.0}, "--jitter -1: "),
+        ({"straggler_factor": 0.0}, "--straggler-factor 0: "),
+        ({"straggler_factor": 3.0}, "there are none: give --stragglers"),
+        ({"cold_start_sigma": 0.5}, "there are none: give --cold-start, "),
+        ({"store_bytes_per_s": -5e6}, "--store-rate -5 MB/s: "),
+        ({"seed": -1}, "--seed -1: "),
+        ({"decline": ((8.0, 0.5), (4.0, 0.2))}, "--decline .* rising"),
+        ({"decline": ((8.0, 1.5),)}, "--decline .* at most 1"),
+        ({"cold_start_s": float("nan")}, "--cold-start nan: "),
+        ({"invoke_at_once": 2}, "--invoke-at-once 2: .* give --invoke-call, "),
+        ({"invoke_fan_out": 2}, "--invoke-fan-out 2: .* give --invoke-call, "),
+        ({"invoke_call_s": -1.0}, "an invocation call of -1 s: "),
     ],
 )
-def test_a_scenario_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match=next(iter(wrong))):
+def test_a_scenario_that_cannot_be_is_refused_by_the_names_of_flags(
+    wrong: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(RequestError, match=says):
         Scenario(**wrong)
 
 

@@ -61,34 +61,41 @@ class Scenario:
         for name in ("seed", "stragglers"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise RequestError(f"{name} {value!r}: give a whole number from 0")
+                raise RequestError(f"{_flag(name)} {value!r}: give a whole number from 0")
         for name in ("deaths_per_hour", "cold_start_s", "cold_start_sigma", "straggler_sigma"):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
-                raise RequestError(f"{name} {value:g}: give a number from 0")
-        for name in ("straggler_factor", "store_bytes_per_s"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise RequestError(f"{name} {value:g}: give a number above 0")
+                raise RequestError(f"{_flag(name)} {value:g}: give a number from 0")
+        if not 0 < self.straggler_factor < math.inf:
+            raise RequestError(
+                f"--straggler-factor {self.straggler_factor:g}: give a number above 0"
+            )
+        if self.store_bytes_per_s is not None and not 0 < self.store_bytes_per_s < math.inf:
+            raise RequestError(
+                f"--store-rate {self.store_bytes_per_s / 1e6:g} MB/s: give a number above 0"
+            )
         if self.cold_start_sigma and not self.cold_start_s:
             raise RequestError(
-                f"cold_start_sigma {self.cold_start_sigma:g} varies cold starts, and there are "
-                "none: give cold_start, too"
+                f"--cold-start-sigma {self.cold_start_sigma:g} varies cold starts, and there are "
+                "none: give --cold-start, too"
             )
         if self.straggler_factor != 1.0 and not self.stragglers:
             raise RequestError(
-                f"straggler_factor {self.straggler_factor:g} slows stragglers, and there are none: "
-                "give stragglers, too"
+                f"--straggler-factor {self.straggler_factor:g} slows stragglers, and there are "
+                "none: give --stragglers, too"
             )
-        if self.invoking != Invoking() and not self.invoke_call_s:
-            raise RequestError(
-                f"invoke_at_once {self.invoke_at_once}, invoke_fan_out {self.invoke_fan_out}: "
-                "invocation calls take no time, so this changes nothing: give invoke_call, too"
-            )
+        for name, usual in (("invoke_at_once", 1), ("invoke_fan_out", None)):
+            value = getattr(self, name)
+            if value != usual and not self.invoke_call_s:
+                raise RequestError(
+                    f"{_flag(name)} {value}: invocation calls take no time, so this changes "
+                    "nothing: give --invoke-call, too"
+                )
+        _ = self.invoking  # checks itself
         try:
             check_decline(self.decline)
         except ValueError as error:
-            raise RequestError(f"decline {self.decline}: {error}") from error
+            raise RequestError(f"--decline {self.decline}: {error}") from error
 
     @property
     def invoking(self) -> Invoking:
@@ -118,6 +125,14 @@ class Scenario:
         if self.invoke_call_s:
             said.append(f"functions start by {self.invoking.words()}")
         return f"seed {self.seed}: {'; '.join(said) if said else 'nothing happens'}"
+
+
+#: Flags that are not named as their fields.
+_FLAGS = {"cold_start_s": "cold_start", "straggler_sigma": "jitter"}
+
+
+def _flag(name: str) -> str:
+    return f"--{_FLAGS.get(name, name).replace('_', '-')}"
 
 
 Floats = NDArray[np.float64]
