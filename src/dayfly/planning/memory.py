@@ -59,6 +59,7 @@ from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.leaves import leaves_of, most_kept
+from dayfly.wire.schedule import BUCKET_BYTES
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
@@ -67,7 +68,7 @@ _MIB = 2**20
 WORKER_MIB = 26.0
 #: Freed and not given back, in functions with a memory limit: the C library's heap ends with so
 #: much at most; larger blocks go back at once (`life/allocator.py`).
-_HEAP_BYTES = 8 * _MIB
+HEAP_BYTES = 8 * _MIB
 #: The same in functions without a limit, which keep blocks of any size, as a share of what a pass
 #: takes: a block that was freed is often a little too short for the next. Up to a quarter was seen.
 _KEPT = 0.25
@@ -203,7 +204,7 @@ def _host_peak(
 ) -> Peak:
     """Of a worker whose model is on a GPU, in the machine's memory."""
     alone = c.protocol.averages
-    always = sum(_ON_HOST(has)) + _HEAP_BYTES
+    always = sum(_ON_HOST(has)) + HEAP_BYTES
     always += 0 if alone else has.gradients
     step = always + has.boundary
     if not alone and _writes_beside_steps(profile, c, has, lasts_s):
@@ -308,7 +309,7 @@ def _holding(
         read=0 if c.cut else model,
         copy=0 if c.cut else max(shared / members, of.largest) + own,
         lag=model if protocol.staleness else 0,
-        heap=gaps + (_HEAP_BYTES if limited else max(_HEAP_BYTES, _KEPT * (kept + work))),
+        heap=gaps + (HEAP_BYTES if limited else max(HEAP_BYTES, _KEPT * (kept + work))),
     )
 
 
@@ -362,6 +363,22 @@ def _held_bytes(
     how, link = collective(name, aggregators, members, virtual_workers), means.link(size)
     each = (AllReduce(members=members, length=n, link=link) for n in lengths)
     return sum(cost_of(name, how, one).memory_bytes for one in each)
+
+
+def contribution_share(
+    profile: Profile, size: SizeProfile, collective_name: str, members: int
+) -> float:
+    """Returns the bytes that a member holds of contributions for each byte of full buckets.
+
+    Args:
+        profile: of the job.
+        size: of the functions.
+        collective_name: which sums.
+        members: that sum.
+    """
+    length = BUCKET_BYTES // ITEM_BYTES
+    named = collective_name, None, members, None
+    return _held_bytes(ChannelModel.of(profile), size, (length,), *named) / BUCKET_BYTES
 
 
 def _samples(step_bytes: float) -> float:

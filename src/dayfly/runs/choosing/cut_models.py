@@ -41,9 +41,8 @@ from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 #: Plans that are worse than the front by less than this share are candidates, too. Large models are
 #: compared by the papers' equations, which err by about so much; closed forms mostly err by less.
 _CUTS_ERROR = 0.25
-#: The first search finds how much memory plans need. It may miss plans that are better by up to
-#: this share.
-_ROUGHLY = 0.05
+#: How often cuts are searched at most, if plans need more memory than the search says.
+_SEARCHES = 2
 #: Seconds of a run so long that the delay by one interruption is nothing beside it.
 _LONG_S = 1e6
 
@@ -127,9 +126,8 @@ class _OfKind:
     def searched(self, time_limit_s: float) -> tuple[list[Candidate], float]:
         """Returns the plans that fit into memory, and the search's gap.
 
-        Plans may need more memory than the equation of memory says. The first search finds how much
-        more; the second keeps so much free, and is exact. The first may miss slightly better plans,
-        unless there are rivals: an exact search is quick with these, and is often the only one.
+        Plans may need a little more memory than the search says. If so, a second one keeps so much
+        free.
         """
         target, asked, known, steps = self._target, self._asked, self._known, self._steps
         init_s = min(size.init_s.value for size in target.profile.sizes)
@@ -142,19 +140,19 @@ class _OfKind:
         good: tuple[PipelinePlan, ...] = ()
         every: dict[PipelinePlan, Point[PipelinePlan]] = {}
         unspared: Sequence[Problem] = ()
-        for within in (0.0 if rivals else _ROUGHLY, 0.0):
+        for _ in range(_SEARCHES):
             merged, problems = cut_problems(target, asked, self._wanted, self._kind, spare_mib)
             if known is not None and not self._made and all_beaten(problems, known, run_of):
                 return [], 0.0
             left_s = max(0.01, until - forked.cpu_s())
-            choice = choose(*problems, time_limit_s=left_s, good=good, within=within, rivals=rivals)
+            choice = choose(*problems, time_limit_s=left_s, good=good, rivals=rivals)
             good, gap = tuple(point.plan for point in choice.points), choice.gap
             points = with_messages(problems, choice.points, target.store)
             unspared = unspared or problems
             every |= {one.plan: one for one in points}
             cuts = [self._candidate(merged, one) for one in points if one.plan.starts]
             excess = max([0.0, *(over_mib for _, over_mib in cuts)])
-            if forked.cpu_s() > until or (choice.exact and not excess):
+            if forked.cpu_s() > until or not excess:
                 break
             spare_mib += excess
         plans = list(self._made)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dayfly.planning.choose.from_profile import limited, stages_problems
+from dayfly.planning.choose.from_profile import limited, of_kind, stages_problems
 from dayfly.planning.choose.pipelines.merging import MergedLayers
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import Problem
+from dayfly.planning.choose.stage_memory import with_beside
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target
@@ -58,7 +59,9 @@ def cut_problems(
         mixed=True,
     )
     merged = MergedLayers.of(problems[0], asked.merging())
-    return merged, tuple(map(merged.merge, problems))
+    profile = of_kind(target.profile, kind)
+    small = [merged.merge(one) for one in problems]
+    return merged, with_beside(profile, wanted.batch_size, small, merged.firsts)
 
 
 def merging_words(target: Target, asked: PlanQuery) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from dayfly.errors import RequestError
 from dayfly.planning.choose import forked
 from dayfly.planning.choose.front import Front, Point, counted
+from dayfly.planning.choose.pipelines.beside import Beside, held_beside
 from dayfly.planning.choose.pipelines.bounds import fewest_used
 from dayfly.planning.choose.pipelines.compiled import engine
 from dayfly.planning.choose.pipelines.links import search_over_links
@@ -35,6 +36,7 @@ class _Place:
         micro_batches: of a step.
         behind: stages that the layers behind each layer make at least.
         most: replicas of a stage, at most.
+        beside: as of the problem.
     """
 
     option: MemoryOption
@@ -44,15 +46,17 @@ class _Place:
     schedule: str
     behind: Sequence[int]
     most: int
+    beside: Beside | None
 
     def needs_bytes(self, number: int, copies: Sequence[float]) -> float:
-        """Of a stage of one layer: mu a + copies s + s_0 (FuncPipe 3b), and by 1F1B of fewer
-        micro-batches than mu, where fewer stages follow."""
+        """Of a stage of one layer: mu a + copies s + s_0 (FuncPipe 3b) and what is held beside
+        these, and by 1F1B of fewer micro-batches than mu, where fewer stages follow."""
         layer, mu = self.layers[number], self.micro_batches // self.replicas
         waves = most_of_wave(self.most, self.replicas) * (1 + self.behind[number])
-        kept = most_held(self.schedule, mu, waves) * layer.activation_bytes
+        sent, more = held_beside(self.beside, number, number, mu, self.replicas)
+        kept = most_held(self.schedule, mu, waves) * (layer.activation_bytes + float(sent))
         parameters = copies[self.replicas > 1] * layer.parameter_bytes
-        return kept + parameters + self.option.base_bytes
+        return kept + parameters + self.option.base_bytes + float(more)
 
 
 def refusal(problem: Problem) -> RequestError:
@@ -79,7 +83,9 @@ def _over_store(p: StagesOverStore) -> RequestError:
         behind = np.minimum(stages_after(model.deepest), np.arange(len(p.layers))[::-1]).tolist()
         places.append(
             [
-                _Place(p.options[j], p.micro_batches, p.layers, d, p.schedule, behind, most)
+                _Place(
+                    p.options[j], p.micro_batches, p.layers, d, p.schedule, behind, most, p.beside
+                )
                 for j, d in way
             ]
         )
@@ -120,7 +126,8 @@ def _over_links(p: StagesOverLinks) -> RequestError:
     places = []
     for way, a in suits:
         behind = [*[1] * (len(way.layers) - 1), 0]  # at least
-        place = _Place(way.container, way.micro_batches, way.layers, a, p.schedule, behind, a)
+        layers, beside = way.layers, way.beside
+        place = _Place(way.container, way.micro_batches, layers, a, p.schedule, behind, a, beside)
         places.append([place])
     return _too_large(places, p.copies) or RequestError(
         f"the model fits into {p.containers} containers in no way: take more of them, or larger "

@@ -31,6 +31,7 @@ from dayfly.planning.choose import forked
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.pipelines.beside import held_beside
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
 from dayfly.planning.choose.pipelines.model import Incumbents, deepest_of
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
@@ -307,11 +308,12 @@ def _shards(problem: StagesOverLinks, split: _Split) -> _Shards:
         return found
 
     size = sums([layer.parameter_bytes for layer in layers])
+    sent, more = held_beside(way.beside, np.maximum(ends - 1, 0), firsts, mu, replicas)
     deepest = deepest_of(
         problem.schedule,
         np.array(mu),
-        sums([layer.activation_bytes for layer in layers]),
-        problem.copies[replicas > 1] * size + container.base_bytes,
+        sums([layer.activation_bytes for layer in layers]) + sent,
+        problem.copies[replicas > 1] * size + container.base_bytes + more,
         np.array(container.memory_bytes),
     )
     deepest[~inside] = 0

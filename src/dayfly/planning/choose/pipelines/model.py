@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 
 from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.formulas import gamma_and_delta
+from dayfly.planning.choose.pipelines.beside import held_beside
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
 from dayfly.wire.pipelines.orders import FILL_DRAIN, most_of_wave
 
@@ -242,7 +243,10 @@ def over_store(
     base = np.array([option.base_bytes for option in options])
     room = np.array([option.memory_bytes for option in options])
     waves = np.array([most_of_wave(most or d, d) for _, d in choices])
-    deepest = deepest_of(p.schedule, mu, _sums(a[:, None]), copies * sizes + base, room, waves)
+    last, first = np.ogrid[:count, :count]
+    sent, more = held_beside(p.beside, last[..., None], first[..., None], mu, replicas)
+    each, beside = _sums(a[:, None]) + sent, copies * sizes + base + more
+    deepest = deepest_of(p.schedule, mu, each, beside, room, waves)
     deepest[~np.tri(count, dtype=bool)] = 0  # q <= r
     fits = deepest > stages_after(deepest)[:, None, None]
     turns = [
