@@ -164,7 +164,7 @@ def seen(*points: tuple[int, float | None]) -> Profile:
 def test_what_a_pass_needs_beside_is_measured() -> None:
     has = held(of=seen((32, 6.0), (128, 12.0)))
     assert has.work == 8 * MIB - 4 * MIB - has.activations
-    assert has.heap == memory._HEAP_BYTES
+    assert has.heap == memory.HEAP_BYTES
     assert held(of=seen((32, None), (128, None))) == held()
 
 
@@ -197,7 +197,7 @@ def test_a_stage_needs_what_one_micro_batch_needs_or_its_part_of_all() -> None:
     more = 6 * MIB - 4 * MIB - 8 * 56
     assert first.work == second.work == more
     # Of 28 parts of the activations it keeps 8, or 16, and of eight micro-batches.
-    gaps = [has.heap - memory._HEAP_BYTES for has in (first, second)]
+    gaps = [has.heap - memory.HEAP_BYTES for has in (first, second)]
     assert gaps == pytest.approx([more * 8 * 8 / 28 - more, more * 8 * 16 / 28 - more])
 
 

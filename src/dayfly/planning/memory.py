@@ -32,7 +32,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import attrgetter
 
 from dayfly.batches import Batches, block_samples
@@ -48,6 +47,7 @@ from dayfly.planning.configuration import (
     stage_size,
     step_samples,
 )
+from dayfly.planning.contributions import held_bytes
 from dayfly.planning.data_parallel import averaged_of
 from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.layer_sums import layer_sums
@@ -55,11 +55,7 @@ from dayfly.planning.pass_memory import beside_kept
 from dayfly.planning.plan import Prediction
 from dayfly.planning.profile import LayerBytes, Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.wire.collectives import collective
-from dayfly.wire.collectives.cost import AllReduce
-from dayfly.wire.collectives.virtual_cost import cost_of
 from dayfly.wire.leaves import leaves_of, most_kept
-from dayfly.wire.schedule import BUCKET_BYTES
 
 _MIB = 2**20
 #: What a worker has beside the base before it has a model: code that runs for the first time, pages
@@ -346,39 +342,7 @@ def _wire(
     means = ChannelModel.of(profile)
     largest = tuple(sorted(buffers, reverse=True)[: means.at_once])
     named = c.collective, c.aggregators_of(stage), members, c.virtual_workers
-    return _held_bytes(means, size, largest, *named)
-
-
-@lru_cache(maxsize=4096)
-def _held_bytes(
-    means: ChannelModel,
-    size: SizeProfile,
-    lengths: tuple[int, ...],
-    name: str,
-    aggregators: int | None,
-    members: int,
-    virtual_workers: int | None,
-) -> float:
-    """The same of buffers of these lengths; plans of one job ask for the same ones often."""
-    how, link = collective(name, aggregators, members, virtual_workers), means.link(size)
-    each = (AllReduce(members=members, length=n, link=link) for n in lengths)
-    return sum(cost_of(name, how, one).memory_bytes for one in each)
-
-
-def contribution_share(
-    profile: Profile, size: SizeProfile, collective_name: str, members: int
-) -> float:
-    """Returns the bytes that a member holds of contributions for each byte of full buckets.
-
-    Args:
-        profile: of the job.
-        size: of the functions.
-        collective_name: which sums.
-        members: that sum.
-    """
-    length = BUCKET_BYTES // ITEM_BYTES
-    named = collective_name, None, members, None
-    return _held_bytes(ChannelModel.of(profile), size, (length,), *named) / BUCKET_BYTES
+    return held_bytes(means, size, largest, *named)
 
 
 def _samples(step_bytes: float) -> float:

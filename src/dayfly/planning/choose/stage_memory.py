@@ -19,7 +19,8 @@ from dayfly.planning.choose.pipelines.problem import (
     StagesOverLinks,
 )
 from dayfly.planning.configuration import ITEM_BYTES, elements, largest_tensor
-from dayfly.planning.memory import HEAP_BYTES, contribution_share
+from dayfly.planning.contributions import held_share
+from dayfly.planning.memory import HEAP_BYTES
 from dayfly.planning.profile import LayerBytes as ProfileBytes
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
@@ -94,7 +95,7 @@ def _shares(profile: Profile, size: SizeProfile, most: int, sums: Sequence[str])
         return shares  # they are in the machine's memory, and the rest in the GPU's
     for replicas in range(2, most + 1):
         if most % replicas == 0:
-            each = (contribution_share(profile, size, name, replicas) for name in sums)
+            each = (held_share(profile, size, name, replicas) for name in sums)
             shares[replicas] = max(each)
     return shares
 

@@ -170,9 +170,9 @@ class Case:
         )
         return taken
 
-    def close(self, known: Known, within: float = 0.0) -> None:
+    def close(self, known: Known) -> None:
         """Lets go of classes without better plans."""
-        tau = self.tau(known, within)
+        tau = self.tau(known)
         self.classes = [one for one in self.classes if (one.least_s < tau).any()]
 
     def apart(self) -> list[Case]:
@@ -228,15 +228,14 @@ def first_look(
     return case
 
 
-def by_price(case: Case, known: Known, within: float = 0.0) -> None:
+def by_price(case: Case, known: Known) -> None:
     """Makes the tables of a case that was looked at first with a column for each price.
 
     Args:
         case: gets them.
         known: gets plans that they lead to.
-        within: the part by which plans have to be better.
     """
-    case.close(known, within)
+    case.close(known)
     cost, dearest = case.units.cost, 1
     for one in case.classes:  # of what takes least, at any price
         (path,) = _led_to(case, one, np.array([0]))
@@ -247,25 +246,24 @@ def by_price(case: Case, known: Known, within: float = 0.0) -> None:
         dearest = most
     case.columns = dearest + 2
     classes = case.classes
-    case.classes = [_look(case, known, one.low, one.high, one.opened, within) for one in classes]
-    case.close(known, within)
-    case.classes = [_narrowed(case, known, one, within) for one in case.classes]
+    case.classes = [_look(case, known, one.low, one.high, one.opened) for one in classes]
+    case.close(known)
+    case.classes = [_narrowed(case, known, one) for one in case.classes]
 
 
-def refine(case: Case, known: Known, within: float, is_late: Callable[[], bool]) -> None:
+def refine(case: Case, known: Known, is_late: Callable[[], bool]) -> None:
     """Takes classes apart that are wide beside the steps of their plans, for tighter bounds.
 
     Args:
         case: gets narrower ones.
         known: gets plans that they lead to.
-        within: the part by which plans have to be better.
         is_late: whether there is no time for more.
     """
     waiting = case.classes[::-1]
     done: list[LagClass] = []
     while waiting:
         one = waiting.pop()
-        tau = case.tau(known, within)
+        tau = case.tau(known)
         longest = tau[one.least_s < tau]
         if not len(longest):
             continue
@@ -275,16 +273,14 @@ def refine(case: Case, known: Known, within: float, is_late: Callable[[], bool])
             continue
         ends = np.linspace(one.low, one.high, min(_PARTS, int(np.ceil(wide))) + 1)
         for low, high in list(pairwise(ends.tolist()))[::-1]:
-            part = _look(case, known, low, high, one.opened, within)
-            if (part.least_s < case.tau(known, within)).any():
-                waiting.append(_narrowed(case, known, part, within))
+            part = _look(case, known, low, high, one.opened)
+            if (part.least_s < case.tau(known)).any():
+                waiting.append(_narrowed(case, known, part))
     case.classes = sorted(done, key=lambda one: one.low)
-    case.close(known, within)
+    case.close(known)
 
 
-def _look(
-    case: Case, known: Known, low: float, high: float, opened: Bools, within: float = 0.0
-) -> LagClass:
+def _look(case: Case, known: Known, low: float, high: float, opened: Bools) -> LagClass:
     """Makes the tables of a class, and adds plans that they lead to."""
     m, loops = case.model, case.loops
     tables = loops.tables(m.stages, m.sides, opened, case.units.cost, high, case.columns)
@@ -292,7 +288,7 @@ def _look(
     k_ = tables[2, -1]
     falls = np.ones(len(k_), dtype=bool)
     falls[1:] = k_[1:] < k_[:-1]
-    columns = np.flatnonzero(falls & (one.least_s < case.tau(known, within)))
+    columns = np.flatnonzero(falls & (one.least_s < case.tau(known)))
     if len(columns) > loops.descents:
         columns = columns[np.linspace(0, len(columns) - 1, loops.descents).astype(int)]
     # Neighbouring columns and classes mostly lead to the same plans.
@@ -309,9 +305,9 @@ def _led_to(case: Case, one: LagClass, columns: Ints) -> list[Ints]:
     return [path[: np.count_nonzero(path[:, 0] >= 0)] for path in paths]
 
 
-def _narrowed(case: Case, known: Known, one: LagClass, within: float) -> LagClass:
+def _narrowed(case: Case, known: Known, one: LagClass) -> LagClass:
     """Closes stages of a class that no better plan has, by its tables."""
-    m, loops, tau = case.model, case.loops, case.tau(known, within, times=2)
+    m, loops, tau = case.model, case.loops, case.tau(known, times=2)
     limits = loops.reach(np.array([[one.low, one.high]]), one.tables[None], tau)[:, :, 0]
     cost = case.units.cost
     opened = loops.open_stages(m.stages, m.sides, one.opened, cost, one.high, limits)

@@ -194,7 +194,6 @@ def choose(
     time_limit_s: float | None = None,
     compiled: bool | None = None,
     good: Sequence[PipelinePlan] = (),
-    within: float = 0.0,
     rivals: Sequence[tuple[float, float]] = (),
 ) -> Choice:
     """All plans that none dominates, of one problem or of several together, such as of stores.
@@ -209,7 +208,6 @@ def choose(
             (`engine`).
         good: plans that may be as good as any, such as those of the same problems with a little
             more memory. They change nothing but how soon a search over a store is through.
-        within: the largest gap that will do, of a search over a store; 0: it is to be exact.
         rivals: seconds and dollars of a step of plans from elsewhere, such as another platform;
             what one of them beats is not sought.
     """
@@ -221,7 +219,7 @@ def choose(
     points: list[Point[PipelinePlan]] = []
     gaps = [0.0]
     if stores:
-        found, gap = search_over_store(stores, loops, deadline, good, within, rivals)
+        found, gap = search_over_store(stores, loops, deadline, good, rivals)
         points, gaps = points + found, [*gaps, gap]
     alike: dict[StagesOverLinks, list[StagesOverLinks]] = {}
     for problem in problems:

@@ -217,7 +217,7 @@ class _Labels:
 
 
 #: With a time limit, what is better by this part is looked for first, unless plans are known.
-_FIRST_WITHIN = 0.01
+_FIRST_WITHIN = 0.1
 
 
 def search_over_store(
@@ -225,7 +225,6 @@ def search_over_store(
     loops: SearchLoops,
     deadline: float | None,
     good: Sequence[PipelinePlan] = (),
-    within: float = 0.0,
     rivals: Sequence[tuple[float, float]] = (),
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """The front of all problems together, and its gap; nothing, if nothing fits.
@@ -237,14 +236,13 @@ def search_over_store(
     Args:
         deadline: of `forked.cpu_s`; the first look is always taken.
         good: plans that may be as good as any; the better they are, the less is left to search.
-        within: the part by which plans may be better than what is found.
         rivals: seconds and dollars of steps; plans that one of these beats are not sought.
     """
     alike = [
         [one for one in problems if one.schedule == schedule]
         for schedule in dict.fromkeys(one.schedule for one in problems)
     ]
-    ask = partial(_of_schedule, loops=loops, deadline=deadline, good=good, within=within)
+    ask = partial(_of_schedule, loops=loops, deadline=deadline, good=good)
     known: Incumbents[PipelinePlan] = Incumbents()
     fronts: Iterable[tuple[list[Point[PipelinePlan]], float]]
     if rivals:  # they leave little to search: one after another, each with what is known by then
@@ -265,14 +263,13 @@ def _of_schedule(
     loops: SearchLoops,
     deadline: float | None,
     good: Sequence[PipelinePlan],
-    within: float,
     rivals: Sequence[tuple[float, float]],
 ) -> tuple[list[Point[PipelinePlan]], float]:
     """Returns the front of problems that have the same schedule, and its gap."""
     for tight in (False, True):
         known: Known = Incumbents.of(rivals)
         ways = [way for one in problems for way in ways_of(one, tight=tight)]
-        gap = _searched(ways, loops, known, deadline, good, within)
+        gap = _searched(ways, loops, known, deadline, good)
         if all(fits(ways[one.case], one) for one in known.found):
             break
     return [point_of(ways[one.case], one) for one in known.found], gap
@@ -284,7 +281,6 @@ def _searched(
     known: Known,
     deadline: float | None,
     good: Sequence[PipelinePlan],
-    within: float,
 ) -> float:
     """Searches some ways: adds plans that are better than what is known. Returns the gap."""
     cases = []
@@ -303,8 +299,8 @@ def _searched(
         if case is not None:
             cases.append(case)
             case.add(known, [path for plan in good if (path := path_of(plan, way)) is not None])
-    at_once = deadline is None or None in known.plans or good or within
-    goals = (within,) if at_once else (_FIRST_WITHIN, within)
+    at_once = deadline is None or None in known.plans or good
+    goals = (0.0,) if at_once else (_FIRST_WITHIN, 0.0)
     return _close_gap(cases, known, deadline, goals)
 
 
@@ -314,7 +310,7 @@ def _close_gap(
     deadline: float | None,
     goals: Sequence[float],
 ) -> float:
-    """Gives the gap, which is to be no more than each of `goals`, one after another."""
+    """Gives the gap, which is to be no more than each of `goals`, one after another, down to 0."""
     sure = [0.0 if deadline is None else float("inf")] * len(cases)
 
     def is_late() -> bool:
@@ -322,22 +318,21 @@ def _close_gap(
 
     for case in cases:
         if not is_late():
-            by_price(case, known, goals[-1])
+            by_price(case, known)
     for case in cases:
-        refine(case, known, goals[-1], is_late)
+        refine(case, known, is_late)
     try:
         for case in cases:
-            case.close(known, goals[-1])
+            case.close(known)
             if case.classes:
                 search(case, known, beam=True, deadline=deadline)
         for within in goals:
             for at, case in enumerate(cases):
-                case.close(known, goals[-1])
+                case.close(known)
                 if case.classes:
                     search(case, known, within=within, deadline=deadline)
                 sure[at] = within
     except OutOfTime:
         pass
     gaps = (min(case.gap(known), part) for case, part in zip(cases, sure, strict=True) if part)
-    # What is better by less than the last goal may have been let go.
-    return max([goals[-1] if cases else 0.0, *gaps])
+    return max([0.0, *gaps])
