@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from dayfly.cli.outcome import FAILED, conclude, shown
 from dayfly.runs.result import Result
 from dayfly.runs.scripts.record import ScriptRun
+from tests.cli import command
 
 
 def test_a_bill_that_is_not_known_is_not_shown(
@@ -47,3 +50,22 @@ def test_ctrl_c_is_told_with_what_it_leaves(capsys: pytest.CaptureFixture[str]) 
         "dayfly: the request stays",
         "dayfly: stopped by SIGINT",
     ]
+
+
+def test_ctrl_c_ends_what_has_no_handler_of_its_own_at_once(tmp_path: Path) -> None:
+    """As a plan, in whose forks the terminal interrupts, too: one line says so."""
+    waits = """
+import os, time
+from dayfly.cli import choosing
+def plan(*_, **__):
+    os.fork()
+    print("waits", flush=True)
+    time.sleep(60)
+choosing.plan = plan
+"""
+    with command.start("plan", "any.json", cwd=tmp_path, before=waits) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["waits\n"] * 2
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=command.WAIT_S)
+    assert (process.returncode, said) == (130, "dayfly: stopped by SIGINT\n")

@@ -5,8 +5,8 @@ beforehand, as FasDL's equation 5 has it.
 
 FuncPipe's equation 3b has mu a + copies s + s_0 for a function's memory. A worker's parts, which
 `planning.memory` has, are put into these terms: what goes by parameters into `copies`, what goes by
-a micro-batch into `a`, and the rest into s_0. They do not quite go in; so `spare_mib` makes room,
-and who chooses asks `planning.memory` afterwards.
+a micro-batch into `a`, and the rest into s_0. What does not go in is for `stage_memory`; of what is
+left, `spare_mib` makes room, and who chooses asks `planning.memory` afterwards.
 """
 
 from __future__ import annotations
