@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from dayfly.cli.profile import show
-from dayfly.planning.profile import read_profile
+from dayfly.planning.profile import Figure, read_profile
 from tests.cli import command
 from tests.reading.damage import RECORDED, copied
 
@@ -38,9 +40,17 @@ def test_tables_fit(words: tuple[object, ...], tmp_path: Path) -> None:
 
 
 def test_a_profile_of_three_sizes_fits() -> None:
-    console = Console(width=80, record=True, quiet=True)
-    show(read_profile(PROFILE), console)
-    assert_whole(console.export_text())
+    """With quartiles, as measured ones have, and a start of more than a second."""
+    two = read_profile(PROFILE)
+    start = Figure(1.234, 1.15, 12.3, 5)
+    third = replace(two.sizes[-1], memory_mib=10240, init_s=start, start_s=start, end_s=start)
+    three = replace(two, sizes=(*two.sizes, third))
+    console = Console(width=80, file=(told := io.StringIO()))
+    show(three, console)
+    assert_whole(text := told.getvalue())
+    assert "1234 (1150-12300)" in text
+    for size in three.sizes:  # heads of both tables, the last of which would be cut off
+        assert text.count(f"{size.memory_mib} MiB") == 2
 
 
 def assert_whole(text: str) -> None:

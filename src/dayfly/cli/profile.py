@@ -224,9 +224,9 @@ def _sizes(profile: Profile) -> Table:
         "reading samples, ms": lambda size: _ms(size.data(_most(size))),
         "optimizer's step, ms": lambda size: _ms(size.apply(trained)),
         "rest of a step, ms": lambda size: _spread(size.step_s),
-        "passes beside messages": lambda size: f"{size.beta.value:.2f} times as long",
-        "passes beside other functions'": lambda size: (
-            f"{size.crowd.value:.2f} times as long" if size.crowd_cores else "not measured"
+        "beside messages a pass takes": lambda size: f"x {size.beta.value:.2f}",
+        "beside other functions it takes": lambda size: (
+            f"x {size.crowd.value:.2f}" if size.crowd_cores else "not measured"
         ),
         "variation of a pass": lambda size: f"{100 * size.jitter:.1f}%",
         "start of a function, ms": lambda size: _spread(size.init_s),
@@ -273,7 +273,8 @@ def _spread(figure: Figure) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.3g}"
+    ms = 1000 * seconds
+    return f"{ms:.3g}" if ms < 1000 else f"{ms:.0f}"
 
 
 def _rate(figure: Figure) -> str:
