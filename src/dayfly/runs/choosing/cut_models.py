@@ -9,7 +9,7 @@ from functools import partial
 from dayfly.errors import RequestError
 from dayfly.planning.choose import forked
 from dayfly.planning.choose.arrays import Array
-from dayfly.planning.choose.from_profile import kinds_of_sizes
+from dayfly.planning.choose.from_profile import kinds_of_sizes, of_kind
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.known import KnownPlans
 from dayfly.planning.choose.pipelines.choose import choose
@@ -19,6 +19,7 @@ from dayfly.planning.choose.pipelines.messages import with_messages
 from dayfly.planning.choose.pipelines.near import near_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import Problem
+from dayfly.planning.choose.stage_memory import with_beside
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.candidate import (
     MOST_NEAR,
@@ -131,6 +132,7 @@ class _OfKind:
         """
         target, asked, known, steps = self._target, self._asked, self._known, self._steps
         init_s = min(size.init_s.value for size in target.profile.sizes)
+        profile = of_kind(target.profile, self._kind)
         rivals = [] if known is None else known.of_steps(steps, init_s)
 
         def run_of(step_s: Array, step_usd: Array, workers: Array) -> tuple[Array, Array]:
@@ -144,6 +146,7 @@ class _OfKind:
             merged, problems = cut_problems(target, asked, self._wanted, self._kind, spare_mib)
             if known is not None and not self._made and all_beaten(problems, known, run_of):
                 return [], 0.0
+            problems = with_beside(profile, self._wanted.batch_size, problems, merged.firsts)
             left_s = max(0.01, until - forked.cpu_s())
             choice = choose(*problems, time_limit_s=left_s, good=good, rivals=rivals)
             good, gap = tuple(point.plan for point in choice.points), choice.gap

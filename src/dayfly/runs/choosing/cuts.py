@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dayfly.planning.choose.from_profile import limited, of_kind, stages_problems
+from dayfly.planning.choose.from_profile import limited, stages_problems
 from dayfly.planning.choose.pipelines.merging import MergedLayers
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import Problem
-from dayfly.planning.choose.stage_memory import with_beside
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.targets import Target
@@ -33,7 +32,8 @@ def search_work(target: Target, asked: PlanQuery) -> int:
 def cut_problems(
     target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, spare_mib: float = 0.0
 ) -> tuple[MergedLayers, tuple[Problem, ...]]:
-    """Returns the merged layers, and the problems of them, which have the same layers in all.
+    """Returns the merged layers, and the problems of them, which have the same layers in all, and
+    FuncPipe's equation of memory alone.
 
     Args:
         target: where.
@@ -59,9 +59,7 @@ def cut_problems(
         mixed=True,
     )
     merged = MergedLayers.of(problems[0], asked.merging())
-    profile = of_kind(target.profile, kind)
-    small = [merged.merge(one) for one in problems]
-    return merged, with_beside(profile, wanted.batch_size, small, merged.firsts)
+    return merged, tuple(map(merged.merge, problems))
 
 
 def merging_words(target: Target, asked: PlanQuery) -> str:
