@@ -375,10 +375,12 @@ app.add_typer(steering)
 
 
 def _stopped(command: int, number: int, _: FrameType | None) -> None:
-    """Ends this process at once; the command's own says why, those that it forked do not."""
-    if os.getpid() == command:
-        os.write(2, b"dayfly: stopped by SIGINT\n")
-    os._exit(128 + number)
+    """Ends this process at once. Only the command's own process says so; its forks are silent."""
+    try:
+        if os.getpid() == command:
+            os.write(2, b"dayfly: stopped by SIGINT\n")
+    finally:  # also if nobody reads it any more
+        os._exit(128 + number)
 
 
 def main() -> None:

@@ -198,9 +198,7 @@ def _layers(profile: Profile) -> Table:
     for number, layer in enumerate(profile.layers[:_SHOWN]):
         sizes = (layer.parameters, layer.activations, layer.output)
         times = (
-            " + ".join(
-                f"{1000 * side[number](samples):.3g}" for side in (size.forward, size.backward)
-            )
+            " + ".join(_ms(side[number](samples)) for side in (size.forward, size.backward))
             for size in profile.sizes
         )
         table.add_row(Text(layer.name), *map(_bytes, sizes), *times)
@@ -274,7 +272,7 @@ def _spread(figure: Figure) -> str:
 
 def _ms(seconds: float) -> str:
     ms = 1000 * seconds
-    return f"{ms:.3g}" if ms < 1000 else f"{ms:.0f}"
+    return f"{ms:.3g}" if ms < 999.5 else f"{ms:.0f}"
 
 
 def _rate(figure: Figure) -> str:

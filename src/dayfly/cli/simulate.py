@@ -119,7 +119,7 @@ def _rows(run: SimulatedRun) -> list[tuple[str, str, str]]:
         (
             "training time",
             _seconds(result.train_s),
-            f"{result.steps} steps in {counted(result.epochs, 'epoch')}",
+            f"{counted(result.steps, 'step')} in {counted(result.epochs, 'epoch')}",
         ),
         ("total time", _seconds(result.total_s), "until the last function has ended"),
         ("step", step, "median of rank 0's"),

@@ -185,6 +185,8 @@ def _kinds(c: Configuration) -> tuple[Sequence[int], ...]:
 
 #: Bytes of an element; the flat buffer is float32 at least, and wider types are rare.
 ITEM_BYTES = 4
+#: Inputs that come in, and outputs that wait, beside a pass's (`wire/pipelines/step.py`).
+AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

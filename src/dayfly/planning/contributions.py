@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from dayfly.planning.configuration import ITEM_BYTES
-from dayfly.planning.profile import Profile, SizeProfile
+from dayfly.planning.profile import SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.collectives import collective
 from dayfly.wire.collectives.cost import AllReduce
 from dayfly.wire.collectives.virtual_cost import cost_of
-from dayfly.wire.schedule import BUCKET_BYTES
 
 
 @lru_cache(maxsize=4096)
@@ -34,17 +32,3 @@ def held_bytes(
     how, link = collective(name, aggregators, members, virtual_workers), means.link(size)
     each = (AllReduce(members=members, length=n, link=link) for n in lengths)
     return sum(cost_of(name, how, one).memory_bytes for one in each)
-
-
-def held_share(profile: Profile, size: SizeProfile, name: str, members: int) -> float:
-    """Returns the same for each byte of full buckets.
-
-    Args:
-        profile: of the job.
-        size: of the members' functions.
-        name: of the collective.
-        members: that sum.
-    """
-    length = BUCKET_BYTES // ITEM_BYTES
-    named = name, None, members, None
-    return held_bytes(ChannelModel.of(profile), size, (length,), *named) / BUCKET_BYTES

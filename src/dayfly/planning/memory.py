@@ -38,6 +38,7 @@ from dayfly.batches import Batches, block_samples
 from dayfly.catalogue.gpu import CONTEXT_MIB
 from dayfly.elementwise import most
 from dayfly.planning.configuration import (
+    AHEAD,
     ITEM_BYTES,
     Configuration,
     kept_bytes,
@@ -70,8 +71,6 @@ HEAP_BYTES = 8 * _MIB
 _KEPT = 0.25
 #: Blocks of samples that are read ahead, the steps and the bytes of one (`training/sources.py`).
 _BLOCKS, _BLOCK_STEPS, _BLOCK_BYTES = 3, 32, _MIB
-#: Inputs that come in, and outputs that wait, beside a pass's (`wire/pipelines/step.py`).
-_AHEAD = 2
 #: The log has this size unless another is asked for, and half of it makes a checkpoint due.
 _LOG_BYTES = 2**30
 
@@ -298,7 +297,7 @@ def _holding(
         boundary=micro * _boundary(layers, c, stage, between),
         wire=_wire(profile, c, stage, size, sums_of_round or of.buckets) if sums else 0,
         residual=residual,
-        samples=_samples(samples * profile.sample_bytes) if stage == 0 else 0,
+        samples=samples_bytes(samples * profile.sample_bytes) if stage == 0 else 0,
         # The residual as it is from the next round on; of top-k what travels, too.
         contribution=residual * (1 + c.compress.startswith("topk")) if average else 0,
         validation=0 if c.cut else validated * (of.passed + profile.sample_bytes) + of.buffers,
@@ -328,7 +327,7 @@ def _boundary(layers: Sequence[LayerBytes], c: Configuration, stage: int, betwee
     that come in and go out ahead and behind."""
     before = 0.0 if stage == 0 else layers[0].gradient
     behind = 0.0 if stage == c.stages - 1 else layers[-1].output
-    ahead = min(_AHEAD, c.micro_batches - 1)
+    ahead = min(AHEAD, c.pieces_of(stage) - 1)
     return between * behind + 2 * ahead * max(before, behind)
 
 
@@ -345,8 +344,9 @@ def _wire(
     return held_bytes(means, size, largest, *named)
 
 
-def _samples(step_bytes: float) -> float:
-    """Read ahead in blocks of a step at least, and put together for one."""
+def samples_bytes(step_bytes: float) -> float:
+    """Returns what is read ahead in blocks of a step at least, and put together for one; a step's
+    samples of a worker have so many bytes."""
     return _BLOCKS * max(step_bytes, min(_BLOCK_BYTES, _BLOCK_STEPS * step_bytes)) + step_bytes
 
 

@@ -315,7 +315,8 @@ def test_ten_thousand_workers_come_to_an_end(more: dict[str, Any]) -> None:
         ({"cold_start_s": float("nan")}, "--cold-start nan: "),
         ({"invoke_at_once": 2}, "--invoke-at-once 2: .* give --invoke-call, "),
         ({"invoke_fan_out": 2}, "--invoke-fan-out 2: .* give --invoke-call, "),
-        ({"invoke_call_s": -1.0}, "an invocation call of -1 s: "),
+        ({"invoke_fan_out": 0, "invoke_call_s": 1.0}, "--invoke-fan-out 0: "),
+        ({"invoke_call_s": -1.0}, "--invoke-call -1000 ms: "),
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused_by_the_names_of_flags(

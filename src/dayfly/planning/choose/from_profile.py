@@ -196,10 +196,13 @@ def stages_problems(
 
 def layers_of(profile: Profile, samples: int) -> tuple[LayerBytes, ...]:
     """Bytes of a micro-batch of so many samples."""
+    # Of measured passes, `stage_memory` has what they need beside activations, and more is checked.
+    measured = any(one.held_mib is not None for size in profile.sizes for one in size.passes)
+    gaps = 1.0 if measured else _GAPS
     return tuple(
         LayerBytes(
             parameter_bytes=float(layer.parameters + layer.buffers),
-            activation_bytes=_GAPS * samples * layer.activations,
+            activation_bytes=gaps * samples * layer.activations,
             output_bytes=samples * layer.output,
             gradient_bytes=samples * layer.gradient,
         )

@@ -9,7 +9,7 @@ from heapq import nlargest
 
 import numpy as np
 
-from dayfly.planning.choose.arrays import Array
+from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.from_profile import limited
 from dayfly.planning.choose.pipelines.beside import Beside
 from dayfly.planning.choose.pipelines.problem import (
@@ -18,9 +18,10 @@ from dayfly.planning.choose.pipelines.problem import (
     Problem,
     StagesOverLinks,
 )
-from dayfly.planning.configuration import ITEM_BYTES, elements, largest_tensor
-from dayfly.planning.contributions import held_share
-from dayfly.planning.memory import HEAP_BYTES
+from dayfly.planning.configuration import ITEM_BYTES, elements, largest_tensor, moving
+from dayfly.planning.contributions import held_bytes
+from dayfly.planning.memory import HEAP_BYTES, samples_bytes
+from dayfly.planning.pass_memory import beside_kept
 from dayfly.planning.profile import LayerBytes as ProfileBytes
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
@@ -28,8 +29,9 @@ from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES
 
 #: Of each of the problem's layers, the profile's.
 _Parts = tuple[tuple[ProfileBytes, ...], ...]
-#: Buckets are taken to be full ones where contributions are estimated, which errs by less.
-_ROUNDING_BYTES = 2.0 * 2**20
+#: Of a flat buffer's ends, and sums in another order; and of the last bucket, behind which buffers
+#: lie.
+_ROUNDING_BYTES, _LAST_BUCKET_BYTES = 2.0**16, 2.0**21
 
 
 def with_beside(
@@ -50,17 +52,20 @@ def with_beside(
     sizes = dict(limited(profile))
     made: dict[tuple[int, int], Beside] = {}
 
-    def of(option: MemoryOption, layers: Sequence[LayerBytes], m: int, *sums: str) -> Beside:
-        # One object for all schedules, as problems are compared by what else they have.
-        key = option.memory_mib, m
+    def of(
+        options: Sequence[MemoryOption], layers: Sequence[LayerBytes], m: int, *names: str
+    ) -> Beside:
+        # The same object for all schedules: problems are equal only if they have the same one.
+        key = options[-1].memory_mib, m
         if key not in made:
-            size, samples = sizes[option.memory_mib], -(-batch_size // m)
+            each = [sizes[one.memory_mib] for one in options]
+            samples = -(-batch_size // m)
             made[key] = Beside(
-                once=_once(size, parts, samples),
-                summed=_summed(parts, ChannelModel.of(profile).at_once),
+                once=np.stack([_once(profile, size, parts, samples) for size in each]),
+                sums=_sums(profile, each[-1], parts, m, names),
+                samples=_samples(profile, batch_size, m),
                 outputs=np.array([one.output_bytes for one in layers]),
                 gradients=np.array([one.gradient_bytes for one in layers]),
-                shares=_shares(profile, size, m, sums),
             )
         return made[key]
 
@@ -68,36 +73,58 @@ def with_beside(
     for one in problems:
         if isinstance(one, StagesOverLinks):
             ways = [
-                replace(way, beside=of(way.container, way.layers, way.micro_batches, "ring"))
+                replace(way, beside=of([way.container], way.layers, way.micro_batches, "ring"))
                 for way in one.micro_batches
             ]
             found.append(replace(one, micro_batches=tuple(ways)))
         else:
             either = "pipelined", "scatter-reduce"
-            beside = of(one.options[-1], one.layers, one.micro_batches, *either)
+            beside = of(one.options, one.layers, one.micro_batches, *either)
             found.append(replace(one, beside=beside))
     return tuple(found)
 
 
-def _once(size: SizeProfile, parts: _Parts, samples: int) -> Array:
+def _once(profile: Profile, size: SizeProfile, parts: _Parts, samples: int) -> Array:
     """(L, L): of layers q to r, by r and q; a micro-batch has so many samples."""
     gradients = [ITEM_BYTES * largest_tensor(part) for part in parts]
     passed = [samples * max(layer.output + layer.gradient for layer in part) for part in parts]
-    if any(one.held_mib is not None for one in size.passes):
-        passed = [0.0] * len(parts)  # what measured passes need is not known by layers
-    return HEAP_BYTES + _ROUNDING_BYTES + _most(gradients) + _most(passed)
+    least, _ = beside_kept(profile, size.passes, samples, 0.0, 0.0)
+    work = np.maximum(_most(passed), least)
+    before = np.cumsum([float(ITEM_BYTES * sum(map(moving, part))) for part in parts])
+    buffers: Array = np.tril(before[:, None] - np.append(0, before[:-1]))
+    buffers += HEAP_BYTES + _ROUNDING_BYTES + _most(gradients) + work
+    return buffers
 
 
-def _shares(profile: Profile, size: SizeProfile, most: int, sums: Sequence[str]) -> Array:
-    """(most + 1,): by replicas that divide so many, the most that one of the collectives holds."""
-    shares = np.zeros(most + 1)
+def _sums(
+    profile: Profile, size: SizeProfile, parts: _Parts, most: int, names: Sequence[str]
+) -> Array:
+    """(most + 1, L, L): by replicas that divide so many, of layers q to r, by r and q, the most
+    that one of these collectives holds."""
+    sums = np.zeros((most + 1, len(parts), len(parts)))
     if profile.gpu is not None:
-        return shares  # they are in the machine's memory, and the rest in the GPU's
+        return sums  # they are in the machine's memory, and the rest in the GPU's
+    means = ChannelModel.of(profile)
+    buckets = _buckets(parts, means.at_once)
+    lengths, at = np.unique(buckets, return_inverse=True)
     for replicas in range(2, most + 1):
-        if most % replicas == 0:
-            each = (held_share(profile, size, name, replicas) for name in sums)
-            shares[replicas] = max(each)
-    return shares
+        if most % replicas:
+            continue
+        for name in names:
+            named = name, None, replicas, None
+            each = [held_bytes(means, size, (n,), *named) if n else 0.0 for n in lengths.tolist()]
+            held = np.array(each)[at].reshape(buckets.shape).sum(axis=-1)
+            sums[replicas] = np.maximum(sums[replicas], held + _LAST_BUCKET_BYTES)
+    return sums
+
+
+def _samples(profile: Profile, batch_size: int, most: int) -> Array:
+    """(most + 1,): by replicas."""
+    found = np.zeros(most + 1)
+    if profile.gpu is None:
+        for replicas in range(1, most + 1):
+            found[replicas] = samples_bytes(-(-batch_size // replicas) * profile.sample_bytes)
+    return found
 
 
 def _most(values: Sequence[float]) -> Array:
@@ -109,25 +136,25 @@ def _most(values: Sequence[float]) -> Array:
 
 
 @lru_cache(maxsize=16)
-def _summed(parts: _Parts, at_once: int) -> Array:
-    """(L, L): of layers q to r, by r and q, the bytes of the largest buckets of their gradients.
+def _buckets(parts: _Parts, at_once: int) -> Ints:
+    """(L, L, at_once): of layers q to r, by r and q, elements of the largest buckets of gradients.
 
     Buckets begin with the last layer, as gradients do (`wire.schedule.bucket_ends`), so those of
     fewer layers are the first of those of more.
     """
     sizes = [
-        [ITEM_BYTES * one for layer in reversed(part) for one in reversed(elements(layer))]
-        for part in parts
+        [one for layer in reversed(part) for one in reversed(elements(layer))] for part in parts
     ]
-    found = np.zeros((len(parts), len(parts)))
+    found = np.zeros((len(parts), len(parts), at_once), dtype=np.int64)
     for r in range(len(parts)):
-        buckets, room = [0], FIRST_BUCKET_BYTES
+        buckets, room = [0], FIRST_BUCKET_BYTES // ITEM_BYTES
         for q in range(r, -1, -1):
             for size in sizes[q]:
                 if buckets[-1] and size > room:
                     buckets.append(0)
-                    room = BUCKET_BYTES
+                    room = BUCKET_BYTES // ITEM_BYTES
                 buckets[-1] += size
                 room -= size
-            found[r, q] = sum(nlargest(at_once, buckets))
+            largest = nlargest(at_once, buckets)
+            found[r, q, : len(largest)] = largest
     return found

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dayfly.errors import RequestError
 from dayfly.planning.decline import check_decline
-from dayfly.specs.invoking import Invoking
+from dayfly.specs.invoking import MOST_CALL_S, Invoking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +86,17 @@ class Scenario:
             )
         for name, usual in (("invoke_at_once", 1), ("invoke_fan_out", None)):
             value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RequestError(f"{_flag(name)} {value}: give a whole number from 1")
             if value != usual and not self.invoke_call_s:
                 raise RequestError(
                     f"{_flag(name)} {value}: invocation calls take no time, so this changes "
                     "nothing: give --invoke-call, too"
                 )
-        _ = self.invoking  # checks itself
+        if not 0 <= self.invoke_call_s <= MOST_CALL_S:
+            raise RequestError(
+                f"--invoke-call {1000 * self.invoke_call_s:g} ms: give 0 to {1000 * MOST_CALL_S:g}"
+            )
         try:
             check_decline(self.decline)
         except ValueError as error:

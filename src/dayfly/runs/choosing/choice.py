@@ -385,13 +385,12 @@ _LEAST_GAP = 1e-4
 
 def certainty(choice: Choice) -> str:
     """How good the front is, a sentence."""
-    better = "no plan is better"
-    if choice.gap > 0.0:
-        better = f"no plan is more than {per_cent(max(choice.gap, _LEAST_GAP), 1.0)} better"
-    if any(merging_words(target, choice.asked) for target in choice.targets):
-        better += ", of those that cut between merged layers"
+    more = "" if choice.gap == 0.0 else f"more than {per_cent(max(choice.gap, _LEAST_GAP), 1.0)} "
+    merged = any(merging_words(target, choice.asked) for target in choice.targets)
+    within = "; cuts within merged layers were not searched" if merged else ""
     return (
-        f"By the planners' equations {better}. Of {counted(choice.considered, 'plan')} near their "
-        f"optimum {choice.predicted} were predicted, as dayfly predict does, and the choice is "
-        f"among these. It took {choice.took_s:.2g} s."
+        f"By the planners' equations, of seconds, dollars and memory, no plan is {more}better than "
+        f"those of their front{within}. Predicted, as dayfly predict does: {choice.predicted} of "
+        f"{counted(choice.considered, 'candidate')}, among which the choice is. It took "
+        f"{choice.took_s:.2g} s."
     )

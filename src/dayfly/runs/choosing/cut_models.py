@@ -127,8 +127,8 @@ class _OfKind:
     def searched(self, time_limit_s: float) -> tuple[list[Candidate], float]:
         """Returns the plans that fit into memory, and the search's gap.
 
-        Plans may need a little more memory than the search says. If so, a second one keeps so much
-        free.
+        Plans may need more memory than the search says, where passes were measured. If so, a second
+        one keeps so much free.
         """
         target, asked, known, steps = self._target, self._asked, self._known, self._steps
         init_s = min(size.init_s.value for size in target.profile.sizes)
@@ -146,12 +146,12 @@ class _OfKind:
             merged, problems = cut_problems(target, asked, self._wanted, self._kind, spare_mib)
             if known is not None and not self._made and all_beaten(problems, known, run_of):
                 return [], 0.0
+            unspared = unspared or problems
             problems = with_beside(profile, self._wanted.batch_size, problems, merged.firsts)
             left_s = max(0.01, until - forked.cpu_s())
             choice = choose(*problems, time_limit_s=left_s, good=good, rivals=rivals)
             good, gap = tuple(point.plan for point in choice.points), choice.gap
             points = with_messages(problems, choice.points, target.store)
-            unspared = unspared or problems
             every |= {one.plan: one for one in points}
             cuts = [self._candidate(merged, one) for one in points if one.plan.starts]
             excess = max([0.0, *(over_mib for _, over_mib in cuts)])
@@ -162,7 +162,7 @@ class _OfKind:
         left_s = until - forked.cpu_s()
         if known is None and left_s > 0:
             judge, points = partial(self._judged, merged), list(every.values())
-            # No memory is kept free here: `_judged` checks what a plan needs exactly.
+            # By the equation of memory alone: `_judged` checks what a plan needs exactly.
             near = near_cuts(unspared, points, judge, _CUTS_ERROR, target.store, left_s)
             # Costs by closed forms are not compared with costs by the equations.
             plans = [merged.unmerged(one.plan) for one in near] or plans

@@ -32,8 +32,9 @@ def search_work(target: Target, asked: PlanQuery) -> int:
 def cut_problems(
     target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, spare_mib: float = 0.0
 ) -> tuple[MergedLayers, tuple[Problem, ...]]:
-    """Returns the merged layers, and the problems of them, which have the same layers in all, and
-    FuncPipe's equation of memory alone.
+    """Returns the merged layers, and the problems of them.
+
+    The problems have the same layers, and memory by FuncPipe's equation 3b alone.
 
     Args:
         target: where.

@@ -106,15 +106,16 @@ class Goal:
         cheapest = front.cheapest
         if point is cheapest:
             return (
-                f"Recommended: the cheapest of all: a faster plan is worth its price if 1% more "
-                f"dollars bring {DELTA:g}% more speed (FuncPipe's rule), and none does."
+                "Recommended: the cheapest of all. By FuncPipe's rule a faster plan is worth its "
+                f"price if it gains {DELTA:g}% of speed or more for each 1% more dollars, and none "
+                "does."
             )
         faster, dearer = cheapest.seconds / point.seconds, point.usd / cheapest.usd
         return (
             f"Recommended: the fastest that is worth its price, {number(faster)} times as fast as "
-            f"the cheapest for {number(dearer)} times its dollars: 1% more dollars bring "
-            f"{number((faster - 1) / (dearer - 1))}% more speed, and from {DELTA:g}% on they are "
-            "worth it (FuncPipe's rule)."
+            f"the cheapest for {number(dearer)} times its dollars: each 1% more dollars brings "
+            f"{number((faster - 1) / (dearer - 1))}% more speed; FuncPipe's rule asks for "
+            f"{DELTA:g}% at least."
         )
 
 

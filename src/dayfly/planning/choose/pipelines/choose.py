@@ -33,12 +33,14 @@ class _Place:
     """Where a layer may be alone in a stage.
 
     Attributes:
+        number: of the option.
         micro_batches: of a step.
         behind: stages that the layers behind each layer make at least.
         most: replicas of a stage, at most.
         beside: as of the problem.
     """
 
+    number: int
     option: MemoryOption
     micro_batches: int
     layers: Sequence[LayerBytes]
@@ -48,14 +50,14 @@ class _Place:
     most: int
     beside: Beside | None
 
-    def needs_bytes(self, number: int, copies: Sequence[float]) -> float:
+    def needs_bytes(self, layer: int, copies: Sequence[float]) -> float:
         """Of a stage of one layer: mu a + copies s + s_0 (FuncPipe 3b) and what is held beside
         these, and by 1F1B of fewer micro-batches than mu, where fewer stages follow."""
-        layer, mu = self.layers[number], self.micro_batches // self.replicas
-        waves = most_of_wave(self.most, self.replicas) * (1 + self.behind[number])
-        sent, more = held_beside(self.beside, number, number, mu, self.replicas)
-        kept = most_held(self.schedule, mu, waves) * (layer.activation_bytes + float(sent))
-        parameters = copies[self.replicas > 1] * layer.parameter_bytes
+        one, mu = self.layers[layer], self.micro_batches // self.replicas
+        waves = most_of_wave(self.most, self.replicas) * (1 + self.behind[layer])
+        sent, more = held_beside(self.beside, layer, layer, self.number, mu, self.replicas)
+        kept = most_held(self.schedule, mu, waves) * (one.activation_bytes + float(sent))
+        parameters = copies[self.replicas > 1] * one.parameter_bytes
         return kept + parameters + self.option.base_bytes + float(more)
 
 
@@ -77,15 +79,13 @@ def _over_store(p: StagesOverStore) -> RequestError:
         over_store(p, way, pipelined=p.pipelined[0], most=most)
         for way, most in zip(ways, p.divisors, strict=True)
     ]
-    places = []
+    places, m = [], p.micro_batches
     for way, model, most in zip(ways, models, p.divisors, strict=True):
         # Of layers that fit nowhere either, each is a stage.
         behind = np.minimum(stages_after(model.deepest), np.arange(len(p.layers))[::-1]).tolist()
         places.append(
             [
-                _Place(
-                    p.options[j], p.micro_batches, p.layers, d, p.schedule, behind, most, p.beside
-                )
+                _Place(j, p.options[j], m, p.layers, d, p.schedule, behind, most, p.beside)
                 for j, d in way
             ]
         )
@@ -126,8 +126,8 @@ def _over_links(p: StagesOverLinks) -> RequestError:
     places = []
     for way, a in suits:
         behind = [*[1] * (len(way.layers) - 1), 0]  # at least
-        layers, beside = way.layers, way.beside
-        place = _Place(way.container, way.micro_batches, layers, a, p.schedule, behind, a, beside)
+        m, layers, beside = way.micro_batches, way.layers, way.beside
+        place = _Place(0, way.container, m, layers, a, p.schedule, behind, a, beside)
         places.append([place])
     return _too_large(places, p.copies) or RequestError(
         f"the model fits into {p.containers} containers in no way: take more of them, or larger "

@@ -308,7 +308,7 @@ def _shards(problem: StagesOverLinks, split: _Split) -> _Shards:
         return found
 
     size = sums([layer.parameter_bytes for layer in layers])
-    sent, more = held_beside(way.beside, np.maximum(ends - 1, 0), firsts, mu, replicas)
+    sent, more = held_beside(way.beside, np.maximum(ends - 1, 0), firsts, 0, mu, replicas)
     deepest = deepest_of(
         problem.schedule,
         np.array(mu),

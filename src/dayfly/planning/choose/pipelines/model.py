@@ -233,7 +233,7 @@ def over_store(
         for name in ("parameter", "activation", "output", "gradient")
     )
     options = [p.options[j] for j, _ in choices]
-    replicas = np.array([d for _, d in choices], dtype=np.int64)
+    chosen, replicas = np.array(choices, dtype=np.int64).T
     rate = np.array([p.bytes_per_s(p.options[j], d, functions) for j, d in choices])
     f = p.beta * np.array([option.forward_s for option in options]).T  # (L, K)
     b = p.beta * np.array([option.backward_s for option in options]).T
@@ -244,7 +244,7 @@ def over_store(
     room = np.array([option.memory_bytes for option in options])
     waves = np.array([most_of_wave(most or d, d) for _, d in choices])
     last, first = np.ogrid[:count, :count]
-    sent, more = held_beside(p.beside, last[..., None], first[..., None], mu, replicas)
+    sent, more = held_beside(p.beside, last[..., None], first[..., None], chosen, mu, replicas)
     each, beside = _sums(a[:, None]) + sent, copies * sizes + base + more
     deepest = deepest_of(p.schedule, mu, each, beside, room, waves)
     deepest[~np.tri(count, dtype=bool)] = 0  # q <= r

@@ -297,7 +297,7 @@ def memory_bytes(problem: Problem, plan: PipelinePlan) -> tuple[float, ...]:
         copies, mu = problem.copies[replicas > 1], plan.micro_batches // replicas
         each = most_of_wave(max(plan.replicas), replicas)
         many = most_held(problem.schedule, mu, each * (len(plan.options) - at))
-        sent, more = held_beside(beside, stage[-1], stage[0], mu, replicas)
+        sent, more = held_beside(beside, stage[-1], stage[0], plan.options[at], mu, replicas)
         kept = many * (sum(layers[i].activation_bytes for i in stage) + float(sent))
         parameters = copies * sum(layers[i].parameter_bytes for i in stage)
         held.append(kept + parameters + base_bytes + float(more))
