@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from pathlib import Path
 
 import pytest
@@ -59,12 +59,16 @@ def test_a_refusal_in_json(tmp_path: Path) -> None:
 def test_a_package_that_only_some_of_a_bench_needs_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As after `make demo`, which installs no tools of tests and benches."""
-    for module in ("bayes", "bench", "compete", "methods"):
-        monkeypatch.delitem(sys.modules, f"benchmarks.parts.choosing.{module}", raising=False)
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    assert measure("planning", ["--choose", "--quick"], as_json=False) == 2
-    assert "benchmarks need optuna, which is not installed: run make" in capsys.readouterr().err
+    """As optuna after `make demo`, which installs no tools of tests and benches."""
+
+    class Bench:
+        @staticmethod
+        def run(_: list[str]) -> None:
+            importlib.import_module("nobody_has_this")
+
+    monkeypatch.setattr("dayfly.cli.bench.checkout_module", lambda _: Bench)
+    assert measure("planning", [], as_json=False) == 2
+    assert "benchmarks need nobody_has_this, which is not installed" in capsys.readouterr().err
 
 
 def test_an_installation_without_a_checkout_is_told_to_clone(tmp_path: Path) -> None:
