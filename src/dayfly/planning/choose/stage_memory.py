@@ -106,16 +106,24 @@ def _sums(
         return sums  # they are in the machine's memory, and the rest in the GPU's
     means = ChannelModel.of(profile)
     buckets = _buckets(parts, means.at_once)
-    lengths, at = np.unique(buckets, return_inverse=True)
     for replicas in range(2, most + 1):
-        if most % replicas:
-            continue
-        for name in names:
-            named = name, None, replicas, None
-            each = [held_bytes(means, size, (n,), *named) if n else 0.0 for n in lengths.tolist()]
-            held = np.array(each)[at].reshape(buckets.shape).sum(axis=-1)
-            sums[replicas] = np.maximum(sums[replicas], held + _LAST_BUCKET_BYTES)
+        for name in names if most % replicas == 0 else ():
+            held = _held(means, size, buckets, name, replicas).sum(axis=-1) + _LAST_BUCKET_BYTES
+            sums[replicas] = np.maximum(sums[replicas], held)
     return sums
+
+
+def _held(means: ChannelModel, size: SizeProfile, buckets: Ints, name: str, replicas: int) -> Array:
+    """Returns the bytes that are held of contributions to each bucket of so many elements."""
+
+    def held(length: int) -> float:
+        return held_bytes(means, size, (length,), name, None, replicas, None)
+
+    full = BUCKET_BYTES // ITEM_BYTES
+    larger = buckets > full  # of one large parameter each; of others it is in proportion
+    found: Array = buckets * (held(full) / full)
+    found[larger] = [held(length) for length in buckets[larger].tolist()]
+    return found
 
 
 def _samples(profile: Profile, batch_size: int, most: int) -> Array:
