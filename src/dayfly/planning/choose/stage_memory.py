@@ -121,7 +121,7 @@ def _held(means: ChannelModel, size: SizeProfile, buckets: Ints, name: str, repl
 
     full = BUCKET_BYTES // ITEM_BYTES
     larger = buckets > full  # of one large parameter each; of others it is in proportion
-    found: Array = buckets * (held(full) / full)
+    found = np.asarray(buckets * (held(full) / full), dtype=np.float64)
     found[larger] = [held(length) for length in buckets[larger].tolist()]
     return found
 
