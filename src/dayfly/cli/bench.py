@@ -77,7 +77,7 @@ def _module(name: str, known: Mapping[str, str]) -> Any:
 
 
 def checkout_module(name: str) -> Any:
-    """Returns `benchmarks.NAME` of the checkout that dayfly runs from.
+    """Imports the module `benchmarks.NAME` from the checkout that dayfly runs from.
 
     Raises:
         RequestError: it runs from none, or a package that the module imports is not installed.

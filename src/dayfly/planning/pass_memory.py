@@ -27,8 +27,8 @@ def beside_kept(
         kept: bytes by this stage.
         least: bytes that its layers pass on.
     """
-    if all(one.held_mib is None for one in passes):
-        return least, _GAPS * kept
+    if (gaps := gaps_share(passes)) is not None:
+        return least, gaps * kept
     each = sum(layer.activations for layer in profile.layers)
     largest = ITEM_BYTES * largest_tensor(profile.layers)
     held = _held(passes, micro, each, largest)
@@ -36,6 +36,12 @@ def beside_kept(
     more = max(0.0, held - whole - largest)
     work = max(least, more)
     return work, max(0.0, more * kept / whole - work) if whole else 0.0
+
+
+def gaps_share(passes: Sequence[Pass]) -> float | None:
+    """Returns what is lost between blocks as a share of what is kept; None: passes were measured,
+    and say it themselves."""
+    return _GAPS if all(one.held_mib is None for one in passes) else None
 
 
 def _held(passes: Sequence[Pass], samples: int, each: float, fixed: float) -> float:

@@ -32,6 +32,7 @@ from dayfly.planning.data_parallel import TAIL
 from dayfly.planning.function_kinds import BY_MEMORY, FunctionKind
 from dayfly.planning.gpus import gpu_room_mib
 from dayfly.planning.memory import WORKER_MIB
+from dayfly.planning.pass_memory import gaps_share
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
 from dayfly.wire.pipelines.orders import FILL_DRAIN
@@ -98,8 +99,6 @@ def of_kind(profile: Profile, kind: FunctionKind) -> Profile:
 _MIB = 2**20
 #: Of parameters in the machine's memory, of a worker on a GPU.
 _HOST_COPIES = 2.0
-#: Activations take so much more than their bytes (`planning.memory`).
-_GAPS = 1.08
 
 
 def stages_problems(
@@ -196,13 +195,13 @@ def stages_problems(
 
 def layers_of(profile: Profile, samples: int) -> tuple[LayerBytes, ...]:
     """Bytes of a micro-batch of so many samples."""
-    # Of measured passes, `stage_memory` has what they need beside activations, and more is checked.
-    measured = any(one.held_mib is not None for size in profile.sizes for one in size.passes)
-    gaps = 1.0 if measured else _GAPS
+    # Gaps between blocks follow from measured passes, in no proportion to activations. The search
+    # leaves them out then; its plans are checked afterwards.
+    gaps = min((gaps_share(size.passes) or 0.0 for size in profile.sizes), default=0.0)
     return tuple(
         LayerBytes(
             parameter_bytes=float(layer.parameters + layer.buffers),
-            activation_bytes=gaps * samples * layer.activations,
+            activation_bytes=(1 + gaps) * samples * layer.activations,
             output_bytes=samples * layer.output,
             gradient_bytes=samples * layer.gradient,
         )

@@ -25,7 +25,7 @@ from dayfly.planning.pass_memory import beside_kept
 from dayfly.planning.profile import LayerBytes as ProfileBytes
 from dayfly.planning.profile import Profile, SizeProfile
 from dayfly.planning.ranks import ChannelModel
-from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES
+from dayfly.wire.schedule import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_ends
 
 #: Of each of the problem's layers, the profile's.
 _Parts = tuple[tuple[ProfileBytes, ...], ...]
@@ -145,24 +145,22 @@ def _most(values: Sequence[float]) -> Array:
 
 @lru_cache(maxsize=16)
 def _buckets(parts: _Parts, at_once: int) -> Ints:
-    """(L, L, at_once): of layers q to r, by r and q, elements of the largest buckets of gradients.
+    """Returns elements of a stage's largest gradient buckets, by its last and first layer.
 
-    Buckets begin with the last layer, as gradients do (`wire.schedule.bucket_ends`), so those of
-    fewer layers are the first of those of more.
+    The result is (L, L, at_once). Buckets begin with the last layer, so a stage that begins later
+    has the first ones of a stage that begins earlier, and the last of them is shorter.
     """
-    sizes = [
-        [one for layer in reversed(part) for one in reversed(elements(layer))] for part in parts
-    ]
     found = np.zeros((len(parts), len(parts), at_once), dtype=np.int64)
-    for r in range(len(parts)):
-        buckets, room = [0], FIRST_BUCKET_BYTES // ITEM_BYTES
-        for q in range(r, -1, -1):
-            for size in sizes[q]:
-                if buckets[-1] and size > room:
-                    buckets.append(0)
-                    room = BUCKET_BYTES // ITEM_BYTES
-                buckets[-1] += size
-                room -= size
-            largest = nlargest(at_once, buckets)
-            found[r, q, : len(largest)] = largest
+    for last in range(len(parts)):
+        sizes: list[int] = []
+        upto = []  # by first layer, falling: the parameters of a stage that begins there
+        for part in reversed(parts[: last + 1]):
+            sizes += [one for layer in reversed(part) for one in reversed(elements(layer))]
+            upto.append(len(sizes))
+        ends = bucket_ends([ITEM_BYTES * one for one in sizes], FIRST_BUCKET_BYTES, BUCKET_BYTES)
+        behind = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        for first, count in zip(range(last, -1, -1), upto, strict=True):
+            bounds = [0, *(end for end in ends if end < count), count]
+            largest = nlargest(at_once, np.diff(behind[bounds]).tolist())
+            found[last, first, : len(largest)] = largest
     return found

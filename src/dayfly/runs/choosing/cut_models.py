@@ -44,7 +44,7 @@ from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 _CUTS_ERROR = 0.25
 #: How often cuts are searched at most, if plans need more memory than the search says.
 _SEARCHES = 2
-#: Seconds of a run so long that the delay by one interruption is nothing beside it.
+#: Seconds of a run that is so long that one interruption does not matter.
 _LONG_S = 1e6
 
 
@@ -127,8 +127,8 @@ class _OfKind:
     def searched(self, time_limit_s: float) -> tuple[list[Candidate], float]:
         """Returns the plans that fit into memory, and the search's gap.
 
-        Plans may need more memory than the search says, where passes were measured. If so, a second
-        one keeps so much free.
+        If passes were measured, plans may need more memory than the search counts. Then a second
+        search keeps that much free in every function.
         """
         target, asked, known, steps = self._target, self._asked, self._known, self._steps
         init_s = min(size.init_s.value for size in target.profile.sizes)

@@ -183,11 +183,6 @@ class Choice:
         """Seconds and dollars of one step. Raises ValueError if there are no points."""
         return Front.of(self.points)
 
-    @property
-    def exact(self) -> bool:
-        """Whether nothing is better."""
-        return self.gap == 0.0
-
 
 def choose(
     *problems: Problem,

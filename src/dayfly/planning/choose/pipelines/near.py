@@ -171,8 +171,8 @@ class _Search:
 class _Estimate:
     """Seconds and dollars of a waiting plan, geometric means over its judged neighbours.
 
-    Estimates from neighbours with other micro-batches or another schedule are the worst. They count
-    only until a neighbour with the same ones was judged.
+    Estimates from neighbours with other micro-batches or another schedule are the least accurate.
+    They count only until a neighbour with the same ones was judged.
     """
 
     seconds: float = 1.0

@@ -310,7 +310,12 @@ def _close_gap(
     deadline: float | None,
     goals: Sequence[float],
 ) -> float:
-    """Gives the gap, which is to be no more than each of `goals`, one after another, down to 0."""
+    """Searches all cases until nothing is better or the time is over; returns the gap.
+
+    Args:
+        goals: falling, the last is 0: plans that are better by more than the first are searched in
+            all cases, then those that are better by more than the next.
+    """
     sure = [0.0 if deadline is None else float("inf")] * len(cases)
 
     def is_late() -> bool:
