@@ -24,7 +24,7 @@ from dayfly.planning.choose.pipelines.problem import (
     step_s,
     step_usd,
 )
-from dayfly.planning.choose.stage_memory import with_beside
+from dayfly.planning.choose.stage_memory import with_extra_memory
 from dayfly.planning.memory import peak_mib
 from dayfly.planning.profile import Pass, Profile
 from dayfly.runs.choosing.candidate import pipeline_settings
@@ -97,7 +97,7 @@ def test_a_stage_holds_what_a_worker_does(seed: int, alone: bool, by_measuring: 
     options = tuple(dice.randrange(len(SIZES)) for _ in range(stages))
     plan = plan_of(starts, options, replicas, dice.choice(list(ORDERS)))
     (problem,) = [one for one in problems_of(made, batch) if one.schedule == plan.schedule]
-    (whole,) = with_beside(made, batch, [problem], range(len(LAYERS)))
+    (whole,) = with_extra_memory(made, batch, [problem], range(len(LAYERS)))
     both = [replace(plan, collective=name) for name in ("pipelined", "scatter-reduce")]
     peaks = np.max([peaks_mib(made, one, batch) for one in both], axis=0)
     over = np.array(memory_bytes(whole, plan)) / MIB - peaks
@@ -111,10 +111,10 @@ def test_merged_layers_hold_what_theirs_do() -> None:
     made = uneven()
     plan = plan_of((2,), (1, 2), (1, 1), "1f1b")
     whole = [one for one in problems_of(made) if one.schedule == "1f1b"]
-    (apart,) = with_beside(made, BATCH, whole, range(len(LAYERS)))
+    (apart,) = with_extra_memory(made, BATCH, whole, range(len(LAYERS)))
     firsts = (0, 2, 3)
     merged = MergedLayers(firsts, len(LAYERS)).merge(whole[0])
-    (together,) = with_beside(made, BATCH, [merged], firsts)
+    (together,) = with_extra_memory(made, BATCH, [merged], firsts)
     small = replace(plan, layers=3, starts=(1,))
     assert memory_bytes(together, small) == pytest.approx(memory_bytes(apart, plan))
 
@@ -145,7 +145,7 @@ def test_the_front_is_that_of_all_plans_that_fit(schedule: str) -> None:
     best = Front.of(
         Point(step_s(problems[0], plan), step_usd(problems[0], plan), plan) for plan in fitting
     )
-    found = choose(*with_beside(made, BATCH, problems, range(len(LAYERS)))).points
+    found = choose(*with_extra_memory(made, BATCH, problems, range(len(LAYERS)))).points
     for one in best.points:
         assert any(
             other.seconds <= one.seconds * (1 + 1e-9) and other.usd <= one.usd * (1 + 1e-9)

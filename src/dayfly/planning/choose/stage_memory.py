@@ -1,4 +1,4 @@
-"""`Beside` of a job's stages, from its profile."""
+"""Memory that stages need and FuncPipe's equation 3b leaves out, from a job's profile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dayfly.planning.choose.arrays import Array, Ints
 from dayfly.planning.choose.from_profile import limited
-from dayfly.planning.choose.pipelines.beside import Beside
+from dayfly.planning.choose.pipelines.extra_memory import ExtraMemory
 from dayfly.planning.choose.pipelines.problem import (
     LayerBytes,
     MemoryOption,
@@ -34,10 +34,10 @@ _Parts = tuple[tuple[ProfileBytes, ...], ...]
 _ROUNDING_BYTES, _LAST_BUCKET_BYTES = 2.0**16, 2.0**21
 
 
-def with_beside(
+def with_extra_memory(
     profile: Profile, batch_size: int, problems: Sequence[Problem], firsts: Sequence[int]
 ) -> tuple[Problem, ...]:
-    """Returns the problems with what stages hold beside FuncPipe's equation 3b.
+    """Adds to problems the memory that stages need and FuncPipe's equation 3b leaves out.
 
     Args:
         profile: of the job, and of one kind of functions.
@@ -50,17 +50,17 @@ def with_beside(
         for first, end in zip(firsts, (*firsts[1:], len(profile.layers)), strict=True)
     )
     sizes = dict(limited(profile))
-    made: dict[tuple[int, int], Beside] = {}
+    made: dict[tuple[int, int], ExtraMemory] = {}
 
     def of(
         options: Sequence[MemoryOption], layers: Sequence[LayerBytes], m: int, *names: str
-    ) -> Beside:
+    ) -> ExtraMemory:
         # The same object for all schedules: problems are equal only if they have the same one.
         key = options[-1].memory_mib, m
         if key not in made:
             each = [sizes[one.memory_mib] for one in options]
             samples = -(-batch_size // m)
-            made[key] = Beside(
+            made[key] = ExtraMemory(
                 once=np.stack([_once(profile, size, parts, samples) for size in each]),
                 sums=_sums(profile, each[-1], parts, m, names),
                 samples=_samples(profile, batch_size, m),
@@ -73,14 +73,14 @@ def with_beside(
     for one in problems:
         if isinstance(one, StagesOverLinks):
             ways = [
-                replace(way, beside=of([way.container], way.layers, way.micro_batches, "ring"))
+                replace(way, extra=of([way.container], way.layers, way.micro_batches, "ring"))
                 for way in one.micro_batches
             ]
             found.append(replace(one, micro_batches=tuple(ways)))
         else:
             either = "pipelined", "scatter-reduce"
-            beside = of(one.options, one.layers, one.micro_batches, *either)
-            found.append(replace(one, beside=beside))
+            extra = of(one.options, one.layers, one.micro_batches, *either)
+            found.append(replace(one, extra=extra))
     return tuple(found)
 
 

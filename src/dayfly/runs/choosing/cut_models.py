@@ -19,7 +19,7 @@ from dayfly.planning.choose.pipelines.messages import with_messages
 from dayfly.planning.choose.pipelines.near import near_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import Problem
-from dayfly.planning.choose.stage_memory import with_beside
+from dayfly.planning.choose.stage_memory import with_extra_memory
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.candidate import (
     MOST_NEAR,
@@ -147,7 +147,7 @@ class _OfKind:
             if known is not None and not self._made and all_beaten(problems, known, run_of):
                 return [], 0.0
             unspared = unspared or problems
-            problems = with_beside(profile, self._wanted.batch_size, problems, merged.firsts)
+            problems = with_extra_memory(profile, self._wanted.batch_size, problems, merged.firsts)
             left_s = max(0.01, until - forked.cpu_s())
             choice = choose(*problems, time_limit_s=left_s, good=good, rivals=rivals)
             good, gap = tuple(point.plan for point in choice.points), choice.gap

@@ -11,9 +11,9 @@ import numpy as np
 from dayfly.errors import RequestError
 from dayfly.planning.choose import forked
 from dayfly.planning.choose.front import Front, Point, counted
-from dayfly.planning.choose.pipelines.beside import Beside, held_beside
 from dayfly.planning.choose.pipelines.bounds import fewest_used
 from dayfly.planning.choose.pipelines.compiled import engine
+from dayfly.planning.choose.pipelines.extra_memory import ExtraMemory, extra_bytes
 from dayfly.planning.choose.pipelines.links import search_over_links
 from dayfly.planning.choose.pipelines.model import over_store, stages_after
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
@@ -37,7 +37,7 @@ class _Place:
         micro_batches: of a step.
         behind: stages that the layers behind each layer make at least.
         most: replicas of a stage, at most.
-        beside: as of the problem.
+        extra: as of the problem.
     """
 
     number: int
@@ -48,14 +48,14 @@ class _Place:
     schedule: str
     behind: Sequence[int]
     most: int
-    beside: Beside | None
+    extra: ExtraMemory | None
 
     def needs_bytes(self, layer: int, copies: Sequence[float]) -> float:
-        """Of a stage of one layer: mu a + copies s + s_0 (FuncPipe 3b) and what is held beside
-        these, and by 1F1B of fewer micro-batches than mu, where fewer stages follow."""
+        """Returns the memory that a stage of one layer needs: FuncPipe's equation 3b and what it
+        leaves out. By 1F1B fewer micro-batches than mu are held where fewer stages follow."""
         one, mu = self.layers[layer], self.micro_batches // self.replicas
         waves = most_of_wave(self.most, self.replicas) * (1 + self.behind[layer])
-        sent, more = held_beside(self.beside, layer, layer, self.number, mu, self.replicas)
+        sent, more = extra_bytes(self.extra, layer, layer, self.number, mu, self.replicas)
         kept = most_held(self.schedule, mu, waves) * (one.activation_bytes + float(sent))
         parameters = copies[self.replicas > 1] * one.parameter_bytes
         return kept + parameters + self.option.base_bytes + float(more)
@@ -85,7 +85,7 @@ def _over_store(p: StagesOverStore) -> RequestError:
         behind = np.minimum(stages_after(model.deepest), np.arange(len(p.layers))[::-1]).tolist()
         places.append(
             [
-                _Place(j, p.options[j], m, p.layers, d, p.schedule, behind, most, p.beside)
+                _Place(j, p.options[j], m, p.layers, d, p.schedule, behind, most, p.extra)
                 for j, d in way
             ]
         )
@@ -126,8 +126,8 @@ def _over_links(p: StagesOverLinks) -> RequestError:
     places = []
     for way, a in suits:
         behind = [*[1] * (len(way.layers) - 1), 0]  # at least
-        m, layers, beside = way.micro_batches, way.layers, way.beside
-        place = _Place(0, way.container, m, layers, a, p.schedule, behind, a, beside)
+        m, layers, extra = way.micro_batches, way.layers, way.extra
+        place = _Place(0, way.container, m, layers, a, p.schedule, behind, a, extra)
         places.append([place])
     return _too_large(places, p.copies) or RequestError(
         f"the model fits into {p.containers} containers in no way: take more of them, or larger "

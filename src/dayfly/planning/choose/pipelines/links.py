@@ -31,8 +31,8 @@ from dayfly.planning.choose import forked
 from dayfly.planning.choose.arrays import Array, Ints, on_arrays
 from dayfly.planning.choose.formulas import synchronisation_s
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.pipelines.beside import held_beside
 from dayfly.planning.choose.pipelines.compiled import SearchLoops
+from dayfly.planning.choose.pipelines.extra_memory import extra_bytes
 from dayfly.planning.choose.pipelines.model import Incumbents, deepest_of
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
@@ -308,7 +308,7 @@ def _shards(problem: StagesOverLinks, split: _Split) -> _Shards:
         return found
 
     size = sums([layer.parameter_bytes for layer in layers])
-    sent, more = held_beside(way.beside, np.maximum(ends - 1, 0), firsts, 0, mu, replicas)
+    sent, more = extra_bytes(way.extra, np.maximum(ends - 1, 0), firsts, 0, mu, replicas)
     deepest = deepest_of(
         problem.schedule,
         np.array(mu),

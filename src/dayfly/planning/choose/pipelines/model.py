@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from dayfly.planning.choose.arrays import Array, Ints, undominated
 from dayfly.planning.choose.formulas import gamma_and_delta
-from dayfly.planning.choose.pipelines.beside import held_beside
+from dayfly.planning.choose.pipelines.extra_memory import extra_bytes
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
 from dayfly.wire.pipelines.orders import FILL_DRAIN, most_of_wave
 
@@ -244,7 +244,7 @@ def over_store(
     room = np.array([option.memory_bytes for option in options])
     waves = np.array([most_of_wave(most or d, d) for _, d in choices])
     last, first = np.ogrid[:count, :count]
-    sent, more = held_beside(p.beside, last[..., None], first[..., None], chosen, mu, replicas)
+    sent, more = extra_bytes(p.extra, last[..., None], first[..., None], chosen, mu, replicas)
     each, beside = _sums(a[:, None]) + sent, copies * sizes + base + more
     deepest = deepest_of(p.schedule, mu, each, beside, room, waves)
     deepest[~np.tri(count, dtype=bool)] = 0  # q <= r

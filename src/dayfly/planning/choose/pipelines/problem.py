@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.formulas import gamma_and_delta, pipeline_s, synchronisation_s
-from dayfly.planning.choose.pipelines.beside import Beside, held_beside
+from dayfly.planning.choose.pipelines.extra_memory import ExtraMemory, extra_bytes
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.decline import Decline, left_of_bandwidth
 from dayfly.wire.pipelines.orders import FILL_DRAIN, most_held, most_of_wave
@@ -110,7 +110,7 @@ class StagesOverStore:
         decline: of W_j, by the functions of all stages (`planning.decline`).
         host: what functions on one machine share; None: nothing.
         schedule: order of a step's passes, which decides how many micro-batches a stage holds.
-        beside: what functions hold beside the equation of memory; None: nothing.
+        extra: memory that the equation leaves out; None: nothing.
     """
 
     layers: tuple[LayerBytes, ...]
@@ -129,7 +129,7 @@ class StagesOverStore:
     decline: Decline = ()
     host: HostLink | None = None
     schedule: str = FILL_DRAIN
-    beside: Beside | None = None
+    extra: ExtraMemory | None = None
 
     def __post_init__(self) -> None:
         _check_sizes(self.layers, self.options)
@@ -179,13 +179,13 @@ class MicroBatches:
     Attributes:
         layers: bytes of a micro-batch.
         container: the containers, with seconds of a micro-batch.
-        beside: as in `StagesOverStore`.
+        extra: as in `StagesOverStore`.
     """
 
     micro_batches: int
     layers: tuple[LayerBytes, ...]
     container: MemoryOption
-    beside: Beside | None = None
+    extra: ExtraMemory | None = None
 
     def __post_init__(self) -> None:
         _check_sizes(self.layers, (self.container,))
@@ -280,15 +280,15 @@ def step_usd(problem: Problem, plan: PipelinePlan) -> float:
 
 
 def memory_bytes(problem: Problem, plan: PipelinePlan) -> tuple[float, ...]:
-    """What a function of each stage needs: mu a + copies s + s_0 (FuncPipe 3b), and what it holds
-    beside these; by 1F1B not mu, but as many micro-batches as it holds at once
-    (`wire.pipelines.flow.Flow.held`)."""
+    """Returns the memory that a function of each stage needs: mu a + copies s + s_0 (FuncPipe 3b),
+    and what that leaves out. By 1F1B as many micro-batches count in place of mu as a stage holds at
+    once (`wire.pipelines.flow.Flow.held`)."""
     if isinstance(problem, StagesOverLinks):
         way = of(problem, plan)
-        layers, beside = way.layers, way.beside
+        layers, extra = way.layers, way.extra
         bases = [way.container.base_bytes] * len(plan.options)
     else:
-        layers, beside = problem.layers, problem.beside
+        layers, extra = problem.layers, problem.extra
         bases = [problem.options[one].base_bytes for one in plan.options]
     held = []
     for at, (stage, replicas, base_bytes) in enumerate(
@@ -297,7 +297,7 @@ def memory_bytes(problem: Problem, plan: PipelinePlan) -> tuple[float, ...]:
         copies, mu = problem.copies[replicas > 1], plan.micro_batches // replicas
         each = most_of_wave(max(plan.replicas), replicas)
         many = most_held(problem.schedule, mu, each * (len(plan.options) - at))
-        sent, more = held_beside(beside, stage[-1], stage[0], plan.options[at], mu, replicas)
+        sent, more = extra_bytes(extra, stage[-1], stage[0], plan.options[at], mu, replicas)
         kept = many * (sum(layers[i].activation_bytes for i in stage) + float(sent))
         parameters = copies * sum(layers[i].parameter_bytes for i in stage)
         held.append(kept + parameters + base_bytes + float(more))

@@ -1,4 +1,4 @@
-"""What a function of a stage holds beside what FuncPipe's equation 3b has.
+"""Memory that a function of a stage needs and FuncPipe's equation 3b leaves out.
 
 Equation 3b has mu a + copies s + s_0. A worker holds more in the middle of a step
 (`planning.memory.Holding` says where):
@@ -12,8 +12,8 @@ Equation 3b has mu a + copies s + s_0. A worker holds more in the middle of a st
             that holds most, as a plan may have either
     x       samples that the first stage reads ahead
 
-Of a large layer that is more than all the rest of a stage. Room for it in every stage, needed or
-not, would leave out the best plans.
+In a stage with one large layer this can be more than all else. If every stage had to keep room for
+it, needed or not, the search would leave out the best plans.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dayfly.planning.configuration import AHEAD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Beside:
+class ExtraMemory:
     """In bytes, by the last and the first layer of a stage, which are the last two axes.
 
     Attributes:
@@ -45,23 +45,23 @@ class Beside:
     gradients: Array
 
 
-def held_beside(
-    beside: Beside | None, last: Any, first: Any, option: Any, mu: Any, replicas: Any
+def extra_bytes(
+    extra: ExtraMemory | None, last: Any, first: Any, option: Any, mu: Any, replicas: Any
 ) -> tuple[Any, Any]:
-    """Returns bytes of stages for each micro-batch that they hold, and beside these; elementwise.
+    """Returns extra bytes of a stage for each micro-batch that it holds, and once; elementwise.
 
     Args:
-        beside: of the problem; None: equation 3b is all there is.
+        extra: of the problem; None: equation 3b is all there is.
         last, first: layers of the stages.
         option: index of their functions' memory option.
         mu: micro-batches of a step and a replica.
         replicas: of the stages.
     """
-    if beside is None:
+    if extra is None:
         return 0.0, 0.0
-    sent = np.where(last < len(beside.outputs) - 1, beside.outputs[last], 0.0)
-    back = np.where(first > 0, beside.gradients[first], 0.0)
+    sent = np.where(last < len(extra.outputs) - 1, extra.outputs[last], 0.0)
+    back = np.where(first > 0, extra.gradients[first], 0.0)
     ahead = 2 * np.minimum(AHEAD, mu - 1) * np.maximum(sent, back)
-    samples = np.where(first > 0, 0.0, beside.samples[replicas])
-    once = beside.once[option, last, first] + beside.sums[replicas, last, first]
+    samples = np.where(first > 0, 0.0, extra.samples[replicas])
+    once = extra.once[option, last, first] + extra.sums[replicas, last, first]
     return sent, once + ahead + samples
