@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dayfly.planning import memory
 from dayfly.planning.choose.arrays import Array, on_arrays
+from dayfly.planning.choose.data_parallel_problem import DataParallelPlan
 from dayfly.planning.choose.front import Point
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
+from dayfly.planning.choose.pipelines.plan import PipelinePlan, in_words
 from dayfly.planning.choose.whole_runs import at_place, billed_s, cut_run_s
 from dayfly.planning.efficiency import Efficiency
 from dayfly.planning.function_kinds import FunctionKind
@@ -183,7 +184,52 @@ def over(candidate: Candidate, target: Target) -> Candidate:
     own = candidate.own
     if target.sums != candidate.target.sums:
         own = {key: own[key] for key in own if key not in ("collective", "aggregators")}
-    return replace(candidate, target=target, own=own, settings=_settings(target, own))
+    return changed(replace(candidate, target=target), own, candidate.limits)
+
+
+def changed(
+    candidate: Candidate, own: Mapping[str, Any], limits: tuple[str, ...] = ()
+) -> Candidate:
+    """Returns another plan for the same job at the same target, which has words of its own, but
+    the seconds and dollars of the former one.
+
+    Args:
+        candidate: the former one.
+        own: all settings of the other one.
+        limits: as of `Point`.
+
+    Raises:
+        RequestError: settings that cannot be.
+    """
+    one = with_settings(candidate, own)
+    return replace(one, words=_settings_in_words(one), limits=limits)
+
+
+def _settings_in_words(one: Candidate) -> str:
+    """As the planner of whole models, or that of cuts, has it."""
+    s, store = one.settings, one.target.profile.channel
+    micro_batches = s.micro_batches or 1
+    if s.cut:
+        plan = in_words(
+            s.cut,
+            s.stage_memory_mib,
+            s.layout.each,
+            micro_batches * s.members,
+            collective=s.algorithm,
+            store=store,
+            schedule=s.schedule,
+        )
+        return f"{plan}{_in_words(PIPELINE, one.own)}{learning(one.target, s, one.wanted)}"
+    whole = DataParallelPlan(
+        workers=s.workers,
+        memory_mib=s.memory_mib or 0,
+        collective=s.algorithm,
+        aggregators=s.aggregators,
+        micro_batches=micro_batches,
+        store=store,
+        has=FunctionKind.of_settings(one.own),
+    )
+    return f"{whole}{learning(one.target, s, one.wanted)}"
 
 
 def with_settings(candidate: Candidate, own: Mapping[str, Any]) -> Candidate:

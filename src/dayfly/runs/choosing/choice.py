@@ -1,65 +1,33 @@
-"""One choice over all targets: the front of time against dollars, a recommendation, its reasons.
-
-A plan's store is explained by the same functions over each other store:
-
-    seconds   of the run: compute, transfer, sync, overhead, start-up (`Option.run_breakdown`)
-    dollars   of the bill, by kind
-
-CE-scaling explains its choice by the terms of equations 2 and 4.
-These are of the predicted run, for pipelines and all collectives, too.
-"""
+"""One choice over all targets: the front of time against dollars, a recommendation, its reasons."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose import forked
-from dayfly.planning.choose.front import (
-    Front,
-    Point,
-    counted,
-    difference,
-    dollars,
-    per_cent,
-    seconds,
-)
+from dayfly.planning.choose.front import Front, Point, counted, per_cent
 from dayfly.planning.choose.known import Known, KnownPlans
 from dayfly.planning.choose.pipelines.compiled import make_ready
-from dayfly.planning.servers import held_bytes, holds
 from dayfly.runs.choosing.candidate import (
     CLOSED_FORM_ERROR,
     MOST_NEAR,
     Candidate,
-    over,
     with_settings,
 )
 from dayfly.runs.choosing.candidates import Proposed, beaten, in_order, proposed
 from dayfly.runs.choosing.cuts import merging_words, search_work
-from dayfly.runs.choosing.option import VIRTUAL_TIME, Option, fits, least_times, predicted
+from dayfly.runs.choosing.knobs import Knob
+from dayfly.runs.choosing.local_search import settled
+from dayfly.runs.choosing.option import VIRTUAL_TIME, Option, least_times
+from dayfly.runs.choosing.other_stores import OverStore, store_words
 from dayfly.runs.choosing.query import PlanQuery
-from dayfly.runs.choosing.ranking import MESSAGES_PER_S, ranked
+from dayfly.runs.choosing.ranking import ranked
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.variants import variants
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """A plan's functions over another store.
-
-    Attributes:
-        store: of the catalogue.
-        option: the plan there; None: it cannot run there.
-        why: the reason why it cannot.
-    """
-
-    store: str
-    option: Option | None = None
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,57 +43,6 @@ class PaperChoice:
     method: str
     option: Option | None = None
     why: str = ""
-
-
-def beside(option: Option, targets: Sequence[Target], most_messages: float) -> tuple[Beside, ...]:
-    """The same functions over each other store of the platform, in the order of the targets.
-
-    Of servers whose types and number were to be chosen, it is over one choice alone.
-    """
-    found = []
-    for target in _others(option, targets):
-        store = target.profile.channel
-        try:
-            other = predicted(over(option.candidate, target), most_messages)
-        except RequestError as refusal:
-            found.append(Beside(store=store, why=str(refusal)))
-            continue
-        why = "" if fits(other) else "it does not fit into their memory"
-        found.append(Beside(store=store, option=None if why else other, why=why))
-    return tuple(found)
-
-
-def _others(option: Option, targets: Sequence[Target]) -> Iterator[Target]:
-    """Targets beside the option's, and of each group the cheapest that is no bottleneck, as
-    FuncPipe has it (section 5.1), or the largest."""
-    mine = option.candidate.target
-    workers = option.candidate.settings.workers
-    groups = {mine.group}
-    for target in targets:
-        if target.platform != mine.platform or target.profile.channel == mine.profile.channel:
-            continue
-        if not target.group:
-            yield target
-        elif target.group not in groups:
-            groups.add(target.group)
-            choices = [
-                one
-                for one in targets
-                if (one.platform, one.group) == (mine.platform, target.group)
-                and one.store is not None
-                and holds(one.store, held_bytes(one.profile, workers))
-            ]
-            wide = [one for one in choices if not _is_bottleneck(one, workers)]
-            if wide:
-                yield min(wide, key=lambda one: one.store.servers_usd(3600.0) if one.store else 0.0)
-            elif choices:
-                yield max(choices, key=lambda one: one.profile.store_bytes_per_s or math.inf)
-
-
-def _is_bottleneck(target: Target, workers: int) -> bool:
-    """Whether the store carries less than so many functions of any size can send."""
-    rates = (size.up.peak_bytes_per_s.value for size in target.profile.sizes)
-    return (target.profile.store_bytes_per_s or math.inf) < workers * max(rates)
 
 
 def places(targets: Sequence[Target]) -> tuple[str, ...]:
@@ -151,33 +68,6 @@ def where_in_words(targets: Sequence[Target]) -> str:
     return f"{len({target.platform.name for target in targets})} platforms"
 
 
-def store_words(option: Option, others: Sequence[Beside]) -> str:
-    """The choice of a plan's store: it beside the others, with the parts that decide."""
-    candidate, run = option.candidate, option.prediction
-    if candidate.settings.workers == 1:
-        return "A lone function needs a store for its data and checkpoints alone."
-    said = [
-        f"Over {candidate.target.profile.channel} it takes {seconds(run.total_s)} and "
-        f"{dollars(run.cost_usd)}"
-    ]
-    for one in others:
-        if one.option is None:
-            said.append(f"over {one.store} it cannot be: {one.why}")
-            continue
-        its = one.option.prediction
-        longer = difference(option.run_breakdown, one.option.run_breakdown)
-        dearer = difference(_in_words(run.by_kind), _in_words(its.by_kind))
-        said.append(
-            f"over {one.store} it would take {seconds(its.total_s)} ({longer}) and "
-            f"{dollars(its.cost_usd)} ({dearer})"
-        )
-    return "; ".join(said) + "."
-
-
-def _in_words(by_kind: Mapping[str, float]) -> dict[str, float]:
-    return {kind.replace("_", " "): usd for kind, usd in by_kind.items()}
-
-
 #: Reasons that are said where there is no plan, at most.
 _REASONS = 4
 #: Of the time limit, what the searches for pipelines get together.
@@ -198,7 +88,9 @@ class Choice:
         considered: number of plans that the planners proposed.
         predicted: number of these that were predicted as `dayfly predict` does.
         gap: certified, of the search for pipelines within its model; 0: exact.
+        joined: number of these that are neighbours of the chosen plan, or of one before it.
         stores: the chosen one's functions over each other store.
+        knobs: the chosen one with one setting changed, each alone.
         notes: what a person should know, a sentence each.
     """
 
@@ -211,7 +103,9 @@ class Choice:
     considered: int
     predicted: int
     gap: float
-    stores: tuple[Beside, ...]
+    joined: int
+    stores: tuple[OverStore, ...]
+    knobs: tuple[Knob, ...]
     notes: tuple[str, ...]
     took_s: float
 
@@ -290,6 +184,9 @@ def choice_of(
         raise RequestError(f"no plan: {_in_short(refused)}")
     notes = [f"{where}: {why}" for where, why in refused]
     best = ranked(candidates, asked.goal, limit_s=asked.time_limit_s, least=asked.least_predicted)
+    found_near = settled(best, asked, targets, choosing.of)
+    best = found_near.plans
+    chosen = asked.goal.choose(best.front)
     gap = max(one.gap for one in found)
     closed = sum(one.plan.by != VIRTUAL_TIME for one in best.front.points)
     if closed:
@@ -312,12 +209,14 @@ def choice_of(
         targets=tuple(targets),
         asked=asked,
         front=best.front,
-        chosen=best.chosen,
+        chosen=chosen,
         others=best.others,
-        considered=len(candidates),
+        considered=len(candidates) + found_near.joined,
         predicted=best.predicted,
         gap=gap,
-        stores=beside(best.chosen.plan, targets, MESSAGES_PER_S * asked.time_limit_s),
+        joined=found_near.joined,
+        stores=found_near.stores,
+        knobs=found_near.knobs,
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
     )

@@ -7,8 +7,9 @@ from typing import Any
 from dayfly.dataclass_json import dump
 from dayfly.planning.choose.front import Point
 from dayfly.planning.efficiency import Efficiency
-from dayfly.runs.choosing.choice import Beside, Choice, certainty
+from dayfly.runs.choosing.choice import Choice, certainty
 from dayfly.runs.choosing.option import Option
+from dayfly.runs.choosing.other_stores import OverStore
 
 
 def tree(choice: Choice, output: str | None = None) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def tree(choice: Choice, output: str | None = None) -> dict[str, Any]:
         "chosen": choice.front.points.index(choice.chosen),
         "why": choice.words,
         "certainty": certainty(choice),
-        "stores": [_beside(one) for one in choice.stores],
+        "stores": [_over_store(one) for one in choice.stores],
         "why_store": choice.store_words or None,
         "gap": choice.gap,
         "considered": choice.considered,
@@ -39,7 +40,7 @@ def _efficiency(one: Efficiency) -> dict[str, Any]:
     return {name: value for name, value in dump(one).items() if name != "curves"}
 
 
-def _beside(one: Beside) -> dict[str, Any]:
+def _over_store(one: OverStore) -> dict[str, Any]:
     said = None if one.option is None else one.option.prediction
     return {
         "store": one.store,

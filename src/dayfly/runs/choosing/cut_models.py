@@ -179,7 +179,7 @@ class _OfKind:
         plan = merged.unmerged(point.plan)
         if plan not in self._made:
             target, steps = self._target, self._steps
-            limits = point.limits or limits_of(target, self._asked, plan)
+            limits = point.limits or limits_of(target, self._asked, plan.functions, plan.memory_mib)
             run = Point(point.seconds * steps, point.usd * steps, plan, limits)
             own = pipeline_settings(plan) | self._kind.settings
             one = candidate_of(target, PIPELINE, run, own, self._wanted)

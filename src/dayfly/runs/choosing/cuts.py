@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dayfly.planning.choose.from_profile import limited, stages_problems
 from dayfly.planning.choose.pipelines.merging import MergedLayers
-from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import Problem
 from dayfly.planning.function_kinds import FunctionKind
 from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
@@ -74,18 +75,21 @@ def merging_words(target: Target, asked: PlanQuery) -> str:
     )
 
 
-def limits_of(target: Target, asked: PlanQuery, plan: PipelinePlan) -> tuple[str, ...]:
+def limits_of(
+    target: Target, asked: PlanQuery, functions: int, memory_mib: Collection[int | None]
+) -> tuple[str, ...]:
     """Returns the resources that limit a plan, in words: more of one might allow a better plan.
 
     Args:
         target: where it is.
         asked: what the choice is among.
-        plan: of a cut model.
+        functions: of the plan.
+        memory_mib: sizes of its functions.
     """
     largest = max(size for size, _ in limited(target.profile))
     found = []
-    if plan.functions == asked.workers:
-        found.append(f"{plan.functions} functions at once")
-    if largest in plan.memory_mib:
+    if functions == asked.workers:
+        found.append(f"{functions} functions at once")
+    if largest in memory_mib:
         found.append(f"functions of {largest} MiB")
     return tuple(found)

@@ -1,4 +1,4 @@
-"""What the chosen plan would take with one of its settings changed, the others as they are.
+"""What a plan would take with one of its settings changed, the others as they are.
 
     workers, replicas    the next smaller and larger number of functions: half as many, twice
     vCPUs                each other number that the memory can be had with
@@ -11,29 +11,34 @@
     store                the same functions over each other store
 
 Each is predicted as the plan itself was. The front answers which plan is best; this answers what a
-person asks next, whether a little more of one thing helps, and what it costs.
+person asks next, whether a little more of one thing helps, and what it costs. Such plans are also
+the neighbours among which `local_search` looks for a better one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dayfly.errors import RequestError
 from dayfly.planning.choose.data_parallel_problem import collectives_of
-from dayfly.planning.choose.from_profile import limited
-from dayfly.runs.choosing.candidate import Candidate, with_settings
-from dayfly.runs.choosing.choice import Choice
-from dayfly.runs.choosing.option import Option, fits, predicted
+from dayfly.planning.choose.from_profile import limited, vcpus
+from dayfly.planning.configuration import stage_size
+from dayfly.runs.choosing.candidate import Candidate, changed
+from dayfly.runs.choosing.cuts import limits_of
+from dayfly.runs.choosing.option import Option, fits, predicted_each
+from dayfly.runs.choosing.other_stores import OverStore
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import MESSAGES_PER_S
+from dayfly.runs.plans import configuration
+from dayfly.specs.methods import Method
 from dayfly.wire.collectives import K_REDUCE
 from dayfly.wire.pipelines.orders import ORDERS
 from dayfly.wire.pipelines.step import Layout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Knob:
     """One setting changed.
 
@@ -43,6 +48,8 @@ class Knob:
         other: the value that is tried.
         option: the plan with it, predicted; None: it cannot be run.
         why: why it cannot; empty: it can.
+        among: whether the plan is one of those that were asked for, as few micro-batches as
+            `--micro-batches` has, for example.
     """
 
     setting: str
@@ -50,30 +57,55 @@ class Knob:
     other: str
     option: Option | None = None
     why: str = ""
+    among: bool = True
 
 
-def knobs(choice: Choice) -> tuple[Knob, ...]:
-    """Each setting of the chosen plan changed alone, in the order of the module's list."""
-    candidate, asked = choice.chosen.plan.candidate, choice.asked
-    found = [
-        _tried(Knob(setting=setting, chosen=chosen, other=other), candidate, own, asked)
-        for setting, chosen, other, own in _changes(candidate, asked)
-    ]
+def knobs(
+    option: Option,
+    asked: PlanQuery,
+    counted: Callable[[Candidate], Candidate | None],
+    stores: Sequence[OverStore] = (),
+) -> tuple[Knob, ...]:
+    """Each setting of a plan changed alone, in the order of the module's list.
+
+    Args:
+        option: the plan.
+        asked: what the choice is among.
+        counted: gives a plan the epochs of its method and batch size, or None
+            (`variants.Variants.of`).
+        stores: the plan over other stores.
+    """
+    candidate = option.candidate
+    changes = [*_changes(candidate, asked)]
+    made = [_counted(candidate, own, asked, counted) for _, own in changes]
+    said = predicted_each(made, MESSAGES_PER_S * asked.time_limit_s)
+    found = [_tried(knob, one, asked) for (knob, _), one in zip(changes, said, strict=True)]
     store = candidate.target.profile.channel
-    found += [
-        Knob(setting="store", chosen=store, other=one.store, option=one.option, why=one.why)
-        for one in choice.stores
-    ]
+    found += [Knob("store", store, one.store, one.option, one.why) for one in stores]
     return tuple(found)
 
 
-def _tried(knob: Knob, candidate: Candidate, own: Mapping[str, Any], asked: PlanQuery) -> Knob:
+def _counted(
+    candidate: Candidate,
+    own: Mapping[str, Any],
+    asked: PlanQuery,
+    counted: Callable[[Candidate], Candidate | None],
+) -> Candidate | RequestError:
     try:
-        option = predicted(with_settings(candidate, own), MESSAGES_PER_S * asked.time_limit_s)
+        one = counted(changed(candidate, own))
     except RequestError as refusal:
-        return replace(knob, why=str(refusal))
+        return refusal
+    if one is None:
+        return RequestError("it does not reach the same loss")
+    s = one.settings
+    return replace(one, limits=limits_of(one.target, asked, s.workers, s.sizes_mib))
+
+
+def _tried(knob: Knob, option: Option | RequestError, asked: PlanQuery) -> Knob:
+    if isinstance(option, RequestError):
+        return replace(knob, why=str(option))
     if fits(option):
-        return replace(knob, option=option)
+        return replace(knob, option=option, among=_is_among(option.candidate, asked))
     said = option.prediction
     needs = f"{max(said.memory_mib):.0f} MiB"
     if said.gpu_memory_mib:
@@ -81,10 +113,22 @@ def _tried(knob: Knob, candidate: Candidate, own: Mapping[str, Any], asked: Plan
     return replace(knob, why=f"a function would need {needs}")
 
 
-def _changes(
-    candidate: Candidate, asked: PlanQuery
-) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
-    """Setting, its value, another one, and the settings with that."""
+def _is_among(one: Candidate, asked: PlanQuery) -> bool:
+    """Whether a changed plan is one of those that were asked for. `_changes` keeps the limits of
+    workers, memory sizes and collectives by itself."""
+    s, profile = one.settings, one.target.profile
+    micro_batches = (s.micro_batches or 1) * s.members
+    if asked.micro_batches and micro_batches not in asked.micro_batches:
+        return False
+    if not any(way.allows(Method.of(s)) for way in asked.ways):
+        return False
+    c = configuration(s, one.wanted)
+    used = sum(c.members_of(at) * vcpus(stage_size(profile, c, at)) for at in range(c.stages))
+    return used <= (1 + 1e-9) * asked.vcpus_of(profile)
+
+
+def _changes(candidate: Candidate, asked: PlanQuery) -> Iterator[tuple[Knob, Mapping[str, Any]]]:
+    """Yields each knob, and the settings with it."""
     s, own, profile = candidate.settings, dict(candidate.own), candidate.target.profile
     members, what = s.members, "replicas" if s.cut else "workers"
     micro = own.get("micro_batches", 1)
@@ -97,45 +141,45 @@ def _changes(
                 more["micro_batches"] = max(1, micro * members // max(others))
             count = others[0] if s.layout.even else others
             words = Layout(len(others), others).in_words
-            yield what, s.layout.in_words, words, {**more, what: count}
-    vcpus, share = own.get("cpu_cores"), own.get("gpu_share")
-    sizes = [size for size, one in limited(profile) if vcpus in (None, one.cpu_cores)]
+            yield Knob(what, s.layout.in_words, words), {**more, what: count}
+    has, share = own.get("cpu_cores"), own.get("gpu_share")
+    sizes = [size for size, one in limited(profile) if has in (None, one.cpu_cores)]
     sizes = list(dict.fromkeys(sizes))
     for step in (-1, 1):
         if s.cut:
             other = tuple(_next(sizes, size, step) for size in s.stage_memory_mib)
             if other != s.stage_memory_mib:
                 words = "next smaller" if step < 0 else "next larger"
-                yield "memory", "of each stage", words, {**own, "stage_memory_mib": other}
+                yield Knob("memory", "of each stage", words), {**own, "stage_memory_mib": other}
         elif (
             s.memory_mib is not None and (size := _next(sizes, s.memory_mib, step)) != s.memory_mib
         ):
-            yield "memory", f"{s.memory_mib} MiB", f"{size} MiB", {**own, "memory_mib": size}
+            yield Knob("memory", f"{s.memory_mib} MiB", f"{size} MiB"), {**own, "memory_mib": size}
     for count in (micro // 2, 2 * micro):
         if 1 <= count <= -(-candidate.wanted.batch_size // members):
-            yield "micro-batches", str(micro), str(count), {**own, "micro_batches": count}
+            yield Knob("micro-batches", str(micro), str(count)), {**own, "micro_batches": count}
     if s.cut:
         for name in ORDERS:
             if name != s.schedule:
-                yield "schedule", s.schedule, name, {**own, "schedule": name}
+                yield Knob("schedule", s.schedule, name), {**own, "schedule": name}
     if s.memory_mib is not None and not s.cut:
         of_size = [one for size, one in limited(profile) if size == s.memory_mib]
         for cores in dict.fromkeys(one.cpu_cores for one in of_size if one.cpu_cores):
-            if vcpus not in (None, cores):
-                yield "vCPUs", f"{vcpus:g}", f"{cores:g}", {**own, "cpu_cores": cores}
+            if has not in (None, cores):
+                yield Knob("vCPUs", f"{has:g}", f"{cores:g}"), {**own, "cpu_cores": cores}
         for part in dict.fromkeys(one.gpu_share for one in of_size if one.gpu_share):
             if share not in (None, part):
-                yield "GPU", f"{share:g}", f"{part:g}", {**own, "gpu_share": part}
+                yield Knob("GPU", f"{share:g}", f"{part:g}"), {**own, "gpu_share": part}
     if members > 1 and not s.cut and not s.protocol.staleness:
         for name in asked.collectives or collectives_of(profile):
             if name not in (s.algorithm, K_REDUCE):
-                changed = {**own, "collective": name, "aggregators": None}
-                yield "collective", str(s.algorithm), name, changed
+                summed = {**own, "collective": name, "aggregators": None}
+                yield Knob("collective", s.algorithm, name), summed
     if s.aggregators is not None:
         for count in (s.aggregators // 2, 2 * s.aggregators):
             if 1 <= count <= members:
                 more = {**own, "aggregators": count, "shares": ()}
-                yield "aggregators", str(s.aggregators), str(count), more
+                yield Knob("aggregators", str(s.aggregators), str(count)), more
 
 
 def _of_members(own: Mapping[str, Any], members: int) -> dict[str, Any]:

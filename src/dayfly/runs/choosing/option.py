@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import cast
 
 from dayfly.closing import Closing
+from dayfly.errors import RequestError
 from dayfly.planning.checks import check_configuration
-from dayfly.planning.choose.forked import Forks
+from dayfly.planning.choose.forked import Forks, each
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.closed_form import MOST_SIMULATED
 from dayfly.planning.configuration import stage_memory_mib, stage_range, stage_size
@@ -79,6 +81,11 @@ class Option:
         said = self.prediction
         return Point(said.total_s, said.cost_usd, self, self.candidate.limits)
 
+    @property
+    def as_other(self) -> Point[Candidate]:
+        """Beside a front, where its prediction is not shown."""
+        return Point(self.prediction.total_s, self.prediction.cost_usd, self.candidate)
+
 
 def shorthand(settings: Settings) -> str:
     """Returns functions, memory and collective of a plan, such as `4 of 2048 MiB, ring`."""
@@ -114,6 +121,35 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
         RequestError: it cannot be run.
     """
     return _option(candidate, _said(most_messages, candidate))
+
+
+def predicted_each(
+    candidates: Sequence[Candidate | RequestError], most_messages: float
+) -> list[Option | RequestError]:
+    """Returns each candidate with its prediction, or why it cannot be run; in parallel.
+
+    Args:
+        candidates: or why there is none, which stays as it is.
+        most_messages: as of `predicted`.
+    """
+    said = each(partial(_said_or_why, most_messages), candidates)
+    return [
+        _option(candidate, one)
+        if isinstance(candidate, Candidate) and not isinstance(one, RequestError)
+        else cast("RequestError", one)
+        for candidate, one in zip(candidates, said, strict=True)
+    ]
+
+
+def _said_or_why(
+    most_messages: float, candidate: Candidate | RequestError
+) -> tuple[Prediction, str, int] | RequestError:
+    if isinstance(candidate, RequestError):
+        return candidate
+    try:
+        return _said(most_messages, candidate)
+    except RequestError as refusal:
+        return refusal
 
 
 class Predicting(Closing):

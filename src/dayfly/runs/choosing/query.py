@@ -84,6 +84,13 @@ class Goal:
             f"{seconds(fastest.seconds, enough=True)}"
         )
 
+    def nearest(self, front: Front[P]) -> Point[P]:
+        """The plan; if none keeps the limits, the one that comes nearest to them."""
+        try:
+            return self.choose(front)
+        except RequestError:
+            return front.cheapest if self.deadline_s is None else front.fastest
+
     def words(self, front: Front[P], point: Point[P]) -> str:
         """Why this one: by which rule, what binds, and what a little more would buy."""
         said = explained(front, point, deadline_s=self.deadline_s, budget_usd=self.budget_usd)

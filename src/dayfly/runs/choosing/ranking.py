@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import geometric_mean
+from typing import Self
 
 import numpy as np
 
@@ -53,21 +54,32 @@ class Ranked:
 
     Attributes:
         front: of the predicted ones.
-        chosen: the point of the front that the goal chooses.
         others: all that are not on the front: as predicted, else as their planner expects.
         predicted: number of predicted candidates.
         too_large: number of candidates whose prediction did not fit into memory.
     """
 
     front: Front[Option]
-    chosen: Point[Option]
     others: tuple[Point[Candidate], ...]
     predicted: int
     too_large: int
 
+    def joined_by(self, options: Sequence[Option]) -> Self:
+        """Returns these plans and more that were predicted."""
+        front = Front.of([*self.front.points, *(option.point for option in options)])
+        on = {id(point.plan) for point in front.points}
+        every = [*(point.plan for point in self.front.points), *options]
+        left = tuple(one.as_other for one in every if id(one) not in on)
+        return replace(
+            self,
+            front=front,
+            others=(*left, *self.others),
+            predicted=self.predicted + len(options),
+        )
+
 
 def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least: int) -> Ranked:
-    """Predict those that matter, and choose.
+    """Predict those that matter.
 
     Args:
         candidates: of all planners and targets.
@@ -78,7 +90,7 @@ def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least
         least: so many are predicted if there are so many, and more if they have few messages.
 
     Raises:
-        RequestError: no plan keeps the goal's limits; with the nearest one.
+        RequestError: no plan fits into memory.
     """
     search = _Search(candidates, goal)
     with Predicting(candidates, MESSAGES_PER_S * limit_s, _AT_ONCE) as predicting:
@@ -98,7 +110,6 @@ def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least
     final = Front.of(option.point for option in options)
     return Ranked(
         front=final,
-        chosen=goal.choose(final),
         others=search.others(final),
         predicted=len(options),
         too_large=search.too_large,
@@ -170,22 +181,14 @@ class _Search:
     def others(self, front: Front[Option]) -> tuple[Point[Candidate], ...]:
         """All that are not on this front, as predicted, or expected if they are still open."""
         on = {id(point.plan.candidate) for point in front.points}
-        known = [
-            Point(one.prediction.total_s, one.prediction.cost_usd, one.candidate)
-            for one in self.options
-            if id(one.candidate) not in on
-        ]
+        known = [one.as_other for one in self.options if id(one.candidate) not in on]
         seconds, usd = self._expected.T.tolist()
         return (*known, *(Point(seconds[at], usd[at], one) for at, one in self.open.items()))
 
     def _needed(self, chosen: Collection[int], *, late: bool) -> int | None:
         """The candidate that the choice depends on; late: nothing but the choice itself."""
         front = self._front(chosen)
-        found = []
-        try:
-            found.append(self._goal.choose(front))
-        except RequestError:  # the ends decide what is refused
-            found += [front.fastest, front.cheapest]
+        found = [self._goal.nearest(front)]
         if not late:
             found += [front.fastest, front.cheapest, front.knee()]
         return next((one.plan for one in found if one.plan is not None), None)

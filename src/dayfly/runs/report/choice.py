@@ -10,7 +10,6 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Point, dollars, number, per_cent, seconds
 from dayfly.planning.intervals import how_sure
 from dayfly.runs.choosing.choice import Choice, PaperChoice, certainty, where_in_words
-from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.option import Option, fits
 from dayfly.runs.report import choice_drawings, choice_picture
 from dayfly.runs.report.document import document
@@ -168,7 +167,7 @@ def _knobs(choice: Choice) -> str:
     """Each setting of the chosen plan changed alone."""
     rows = [
         (one.setting, one.chosen, one.other, *_changed(choice, one.option, one.why))
-        for one in knobs(choice)
+        for one in choice.knobs
     ]
     heads = ("setting", "chosen", "instead", "total time (s)", "USD", "so it is")
     return table("One setting changed at a time", heads, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -67,14 +68,42 @@ class PipelinePlan:
         return tuple(map(range, (0, *self.starts), (*self.starts, self.layers)))
 
     def __str__(self) -> str:
-        memory = [f"{len(list(same))} x {size} MiB" for size, same in groupby(self.memory_mib)]
-        begin = f" (cut before layer {', '.join(map(str, self.starts))})" if self.starts else ""
-        if self.degree is None:
-            replicas = f"replicas {', '.join(map(str, self.replicas))}"
-        else:
-            replicas = counted(self.degree, "replica")
-        micro = f"{self.micro_batches} micro-batch{'' if self.micro_batches == 1 else 'es'}"
-        said = f"{counted(len(self.options), 'stage')}{begin} of {', '.join(memory)}, {replicas}, "
-        summed = f", {self.collective}" if max(self.replicas) > 1 else ""
-        micro += "" if self.schedule == FILL_DRAIN else f" by {self.schedule}"
-        return f"{said}{micro}{summed}{f' over {self.store}' if self.store else ''}"
+        return in_words(
+            self.starts,
+            self.memory_mib,
+            self.replicas,
+            self.micro_batches,
+            collective=self.collective,
+            store=self.store,
+            schedule=self.schedule,
+        )
+
+
+def in_words(
+    starts: Sequence[int],
+    memory_mib: Sequence[int],
+    replicas: Sequence[int],
+    micro_batches: int,
+    *,
+    collective: str,
+    store: str,
+    schedule: str,
+) -> str:
+    """Returns a plan in a line, such as `2 stages (cut before layer 3) of 2 x 512 MiB, 1 replica,
+    4 micro-batches over s3`.
+
+    Args:
+        starts, memory_mib, replicas, micro_batches, collective, store, schedule: as of
+            `PipelinePlan`.
+    """
+    memory = [f"{len(list(same))} x {size} MiB" for size, same in groupby(memory_mib)]
+    begin = f" (cut before layer {', '.join(map(str, starts))})" if starts else ""
+    if len(set(replicas)) > 1:
+        each = f"replicas {', '.join(map(str, replicas))}"
+    else:
+        each = counted(replicas[0], "replica")
+    micro = f"{micro_batches} micro-batch{'' if micro_batches == 1 else 'es'}"
+    said = f"{counted(len(memory_mib), 'stage')}{begin} of {', '.join(memory)}, {each}, "
+    summed = f", {collective}" if max(replicas) > 1 else ""
+    micro += "" if schedule == FILL_DRAIN else f" by {schedule}"
+    return f"{said}{micro}{summed}{f' over {store}' if store else ''}"

@@ -1,0 +1,88 @@
+"""Local search: neighbours of the chosen plan join the plans, until none is chosen in its place.
+
+    plans, predicted --> the chosen one --> its neighbours, predicted --> join the plans
+                              ^                                                 |
+                              '------------- until the choice stays ------------'
+
+Planners compare plans by closed forms, or those of large models by the papers' equations, and only
+a few are predicted. What they err by may hide that one more change makes a plan better. A neighbour
+is the plan with one setting changed (`knobs`), or over another store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dayfly.runs.choosing.candidate import Candidate
+from dayfly.runs.choosing.knobs import Knob, knobs
+from dayfly.runs.choosing.option import Option
+from dayfly.runs.choosing.other_stores import OverStore, over_stores
+from dayfly.runs.choosing.query import PlanQuery
+from dayfly.runs.choosing.ranking import MESSAGES_PER_S, Ranked
+from dayfly.runs.choosing.targets import Target
+
+#: Plans of which the neighbours are predicted, at most.
+_MOST_PLANS = 10
+#: Seconds and dollars that differ by less are the same: sums that were added up in another order.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What the search ends with.
+
+    Attributes:
+        plans: those that were given, and neighbours.
+        stores: the chosen one over other stores.
+        knobs: the chosen one with one setting changed.
+        joined: number of neighbours among the plans.
+        is_best: whether no neighbour would be chosen in its place; False: the search had to end.
+    """
+
+    plans: Ranked
+    stores: tuple[OverStore, ...]
+    knobs: tuple[Knob, ...]
+    joined: int
+    is_best: bool
+
+
+def settled(
+    plans: Ranked,
+    asked: PlanQuery,
+    targets: Sequence[Target],
+    counted: Callable[[Candidate], Candidate | None],
+) -> Settled:
+    """Searches around the plan that the goal chooses; if none keeps its limits, around the nearest.
+
+    Args:
+        plans: the best of all planners, predicted.
+        asked: what the choice is among.
+        targets: that the choice is among.
+        counted: as of `knobs`.
+    """
+    joined, seen = 0, set[int]()
+    while True:
+        chosen = asked.goal.nearest(plans.front).plan
+        seen.add(id(chosen))
+        stores = over_stores(chosen, targets, MESSAGES_PER_S * asked.time_limit_s)
+        tried = knobs(chosen, asked, counted, stores)
+        near = [
+            one.option
+            for one in tried
+            if one.option is not None and one.among and not _are_alike(one.option, chosen)
+        ]
+        plans = plans.joined_by(near)
+        joined += len(near)
+        # One that was chosen before has its neighbours among the plans already.
+        is_best = id(asked.goal.nearest(plans.front).plan) in seen
+        if is_best or len(seen) == _MOST_PLANS:
+            return Settled(plans=plans, stores=stores, knobs=tried, joined=joined, is_best=is_best)
+
+
+def _are_alike(one: Option, other: Option) -> bool:
+    mine, its = one.point, other.point
+    return math.isclose(mine.seconds, its.seconds, rel_tol=_ROUNDING) and math.isclose(
+        mine.usd, its.usd, rel_tol=_ROUNDING
+    )
