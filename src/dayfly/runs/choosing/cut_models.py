@@ -16,7 +16,7 @@ from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.merging import MergedLayers
 from dayfly.planning.choose.pipelines.messages import with_messages
-from dayfly.planning.choose.pipelines.near import near_cuts
+from dayfly.planning.choose.pipelines.near import near_cuts, other_ways
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import Problem
 from dayfly.planning.choose.stage_memory import with_extra_memory
@@ -33,7 +33,7 @@ from dayfly.runs.choosing.candidate import (
     on_arrays_at,
     pipeline_settings,
 )
-from dayfly.runs.choosing.cuts import cut_problems, limits_of
+from dayfly.runs.choosing.cuts import cut_problems, limits_of, usual_micro_batches
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import JobSpec
@@ -42,6 +42,8 @@ from dayfly.wire.pipelines.orders import FILL_DRAIN, ORDERS
 #: Plans that are worse than the front by less than this share are candidates, too. Large models are
 #: compared by the papers' equations, which err by about so much; closed forms mostly err by less.
 _CUTS_ERROR = 0.25
+#: Micro-batches of plans around those that were found, as parts of the usual number.
+_OTHER_MICRO_BATCHES = (0.5, 2, 4)
 #: How often cuts are searched at most, if plans need more memory than the search says.
 _SEARCHES = 2
 #: Seconds of a run that is so long that one interruption does not matter.
@@ -163,13 +165,27 @@ class _OfKind:
         if known is None and left_s > 0:
             judge, points = partial(self._judged, merged), list(every.values())
             # By the equation of memory alone: `_judged` checks what a plan needs exactly.
-            near = near_cuts(unspared, points, judge, _CUTS_ERROR, target.store, left_s)
+            around = self._around(unspared)
+            near = near_cuts(around, points, judge, _CUTS_ERROR, target.store, left_s)
             # Costs by closed forms are not compared with costs by the equations.
-            plans = [merged.unmerged(one.plan) for one in near] or plans
+            plans = [merged.unmerged(one.plan) for one in near]
+            if not near:
+                for point in other_ways(around, points, _CUTS_ERROR, target.store):
+                    self._candidate(merged, point)
+                plans = list(self._made)
         # Plans without cuts are left to the planner of whole models. Without replicas nothing is
         # summed, so plans that differ only in the collective have the same settings: one is kept.
         made = [self._made[plan] for plan in plans if plan.starts]
         return list({one.settings: one for one, over_mib in made if over_mib <= 0}.values()), gap
+
+    def _around(self, problems: Sequence[Problem]) -> Sequence[Problem]:
+        """Adds problems of fewer and more micro-batches than the usual, if nobody said how many."""
+        if self._asked.micro_batches:
+            return problems
+        usual = usual_micro_batches(self._wanted)
+        others = tuple(round(usual * part) for part in _OTHER_MICRO_BATCHES)
+        asked = replace(self._asked, micro_batches=tuple(one for one in others if one))
+        return (*problems, *cut_problems(self._target, asked, self._wanted, self._kind)[1])
 
     def _candidate(
         self, merged: MergedLayers, point: Point[PipelinePlan]

@@ -14,8 +14,9 @@ from dayfly.runs.plans import JobSpec
 from dayfly.wire.pipelines.orders import ORDERS
 
 
-def _usual_micro_batches(wanted: JobSpec) -> int:
-    """A power of two has the most divisors, which are what replicas there may be."""
+def usual_micro_batches(wanted: JobSpec) -> int:
+    """Returns micro-batches of a step, of some `MICRO_SAMPLES` samples each. A power of two has the
+    most divisors, which are what replicas there may be."""
     return int(2 ** max(0, (wanted.batch_size // MICRO_SAMPLES).bit_length() - 1))
 
 
@@ -24,7 +25,7 @@ def search_work(target: Target, asked: PlanQuery) -> int:
     wanted = JobSpec.profiled(target.profile, batch_size=asked.batch_size, epochs=asked.epochs)
     if target.sums or not target.profile.listed or wanted.batch_per_worker is not None:
         return 0
-    micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
+    micro_batches = asked.micro_batches or (usual_micro_batches(wanted),)
     degrees = sum(m % d == 0 for m in micro_batches for d in range(1, m + 1))
     sizes = len(limited(target.of_sizes(asked.memory_mib).profile))
     return min(len(target.profile.layers), asked.merging().most) * sizes * degrees
@@ -47,7 +48,7 @@ def cut_problems(
     Raises:
         RequestError: as `stages_problems`.
     """
-    micro_batches = asked.micro_batches or (_usual_micro_batches(wanted),)
+    micro_batches = asked.micro_batches or (usual_micro_batches(wanted),)
     problems = stages_problems(
         target.profile,
         target.platform,

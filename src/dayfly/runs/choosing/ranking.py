@@ -43,6 +43,8 @@ _EACH = 200
 #: So many plans are predicted at a time. What one of them tells about the planner's error serves to
 #: choose the next few.
 _AT_ONCE = 4
+#: A candidate is far from what is predicted if its seconds or dollars differ by this share.
+_GAP = 0.05
 #: A candidate that is worse than one of the front in both goals, but by less, may be better when it
 #: is predicted.
 _NEAR = 1.25
@@ -123,7 +125,8 @@ class _Search:
 
     An open one counts as its planner has it, times how far planner and prediction were apart in the
     mean of those like it: of the same target, kind, collective and schedule, alone or not, and
-    micro-batches of cut models; or, until one is predicted, of those at other targets.
+    micro-batches of cut models. Until one is predicted, those with other micro-batches are like it,
+    and until one of these is, those at other targets.
     """
 
     def __init__(self, candidates: Sequence[Candidate], goal: Goal) -> None:
@@ -160,7 +163,7 @@ class _Search:
             del self.open[number]
             self._learn(number, option)
         mean, usual = self._mean, (1.0, 1.0)
-        ratio = [mean.get(one) or mean.get(one[1:], usual) for one in self._like]
+        ratio = [next(filter(None, map(mean.get, _wider(one))), usual) for one in self._like]
         self._expected = self._planned * np.array(ratio)
 
     def _learn(self, number: int, option: Option) -> None:
@@ -172,7 +175,7 @@ class _Search:
         said, candidate = option.prediction, option.candidate
         ratios = (said.total_s / candidate.seconds, said.cost_usd / candidate.usd)
         like = self._like[number]
-        for of in (like, like[1:]):
+        for of in _wider(like):
             apart = self._apart.setdefault(of, [])
             apart.append(ratios)
             seconds, usd = (geometric_mean(column) for column in zip(*apart, strict=True))
@@ -208,7 +211,7 @@ class _Search:
                 default=math.inf,
             )
 
-        left = [one for one in points if one.plan is not None]
+        left = [one for one in points if one.plan is not None and far(one) > _GAP]
         return max(left, key=far).plan if left else None
 
     def _closest(self, chosen: Collection[int]) -> int | None:
@@ -239,4 +242,9 @@ def _like(candidate: Candidate) -> tuple[object, ...]:
     way = alone or settings.algorithm, settings.schedule, Method.of(settings)
     # What a schedule costs beyond the equations of cuts grows with micro-batches.
     many = settings.micro_batches if candidate.kind == PIPELINE else None
-    return str(candidate.target), candidate.kind, *way, many
+    return many, str(candidate.target), candidate.kind, *way
+
+
+def _wider(like: tuple[object, ...]) -> tuple[tuple[object, ...], ...]:
+    """Groups that a candidate is in, the narrowest first."""
+    return like, like[1:], like[2:]

@@ -31,7 +31,7 @@ import numpy as np
 from dayfly.catalogue.store import StoreFacts
 from dayfly.planning.choose.arrays import over_front, undominated
 from dayfly.planning.choose.forked import cpu_s
-from dayfly.planning.choose.front import Point
+from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.messages import messages_usd
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import (
@@ -82,6 +82,47 @@ def near_cuts(
         if point := search.take(plan):
             search.look_around(point)
     return search.judged
+
+
+def other_ways(
+    problems: Sequence[Problem],
+    points: Sequence[Point[PipelinePlan]],
+    slack: float,
+    store: StoreFacts | None = None,
+) -> list[Point[PipelinePlan]]:
+    """Returns the same cuts with other micro-batches and schedules, by the papers' equations.
+
+    They are for large models, for which `near_cuts` takes too long. Over direct links there are
+    none.
+
+    Args:
+        problems: of the given plans, and of others with more or fewer micro-batches.
+        points: plans that a search found, with dollars `with_messages` of this store.
+        slack: a plan is left out if it is worse than the front of all by more than this share, in
+            both goals.
+        store: as of `near_cuts`.
+    """
+    stores = over_store(problems)
+    found = [
+        Point(
+            step_s(problem, plan),
+            step_usd(problem, plan) + messages_usd(problem, plan, store),
+            plan,
+        )
+        for point in points
+        for (micro_batches, schedule), problem in stores.items()
+        if (plan := replace(point.plan, micro_batches=micro_batches, schedule=schedule)).starts
+        and plan.way != point.plan.way
+        and all(micro_batches % one == 0 for one in plan.replicas)
+        and _fits(problem, plan)
+    ]
+    every = [*points, *found]
+    new = {id(one) for one in found}
+    return (
+        [one for one in Front.of(every).near(every, slack, len(every)) if id(one) in new]
+        if every
+        else []
+    )
 
 
 def _work(plan: PipelinePlan) -> int:
