@@ -185,16 +185,15 @@ def choice_of(
     notes = [f"{where}: {why}" for where, why in refused]
     best = ranked(candidates, asked.goal, limit_s=asked.time_limit_s, least=asked.least_predicted)
     found_near = settled(best, asked, targets, choosing.of)
-    best = found_near.plans
-    chosen = asked.goal.choose(best.front)
+    best, front = found_near.plans, found_near.plans.front
     gap = max(one.gap for one in found)
-    closed = sum(one.plan.by != VIRTUAL_TIME for one in best.front.points)
+    closed = sum(one.plan.by != VIRTUAL_TIME for one in front.points)
     if closed:
         notes.append(
             f"{closed} of the front are predicted by closed forms, as their messages are too many "
             "for the time limit: allow more with --time-limit"
         )
-    notes += [*choosing.notes, *asked.target_words, *least_times(best.front)]
+    notes += [*choosing.notes, *asked.target_words, *least_times(front)]
     notes += filter(None, (merging_words(target, asked) for target in targets))
     if best.too_large:
         notes.append(f"{best.too_large} left out: they need more memory than their functions have")
@@ -208,11 +207,11 @@ def choice_of(
         job=targets[0].profile.job,
         targets=tuple(targets),
         asked=asked,
-        front=best.front,
-        chosen=chosen,
-        others=best.others,
+        front=front,
+        chosen=asked.goal.choose(front),
+        others=best.others(front),
         considered=len(candidates) + found_near.joined,
-        predicted=best.predicted,
+        predicted=len(best.options),
         gap=gap,
         joined=found_near.joined,
         stores=found_near.stores,

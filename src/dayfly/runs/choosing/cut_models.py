@@ -170,7 +170,7 @@ class _OfKind:
             # Costs by closed forms are not compared with costs by the equations.
             plans = [merged.unmerged(one.plan) for one in near]
             if not near:
-                for point in other_ways(around, points, _CUTS_ERROR, target.store):
+                for point in other_ways(around, points, target.store):
                     self._candidate(merged, point)
                 plans = list(self._made)
         # Plans without cuts are left to the planner of whole models. Without replicas nothing is

@@ -27,10 +27,9 @@ from dayfly.planning.choose.from_profile import limited, vcpus
 from dayfly.planning.configuration import stage_size
 from dayfly.runs.choosing.candidate import Candidate, changed
 from dayfly.runs.choosing.cuts import limits_of
-from dayfly.runs.choosing.option import Option, fits, predicted_each
+from dayfly.runs.choosing.option import Option, Predicted, fits
 from dayfly.runs.choosing.other_stores import OverStore
 from dayfly.runs.choosing.query import PlanQuery
-from dayfly.runs.choosing.ranking import MESSAGES_PER_S
 from dayfly.runs.plans import configuration
 from dayfly.specs.methods import Method
 from dayfly.wire.collectives import K_REDUCE
@@ -63,6 +62,7 @@ class Knob:
 def knobs(
     option: Option,
     asked: PlanQuery,
+    predicted: Predicted,
     counted: Callable[[Candidate], Candidate | None],
     stores: Sequence[OverStore] = (),
 ) -> tuple[Knob, ...]:
@@ -71,6 +71,7 @@ def knobs(
     Args:
         option: the plan.
         asked: what the choice is among.
+        predicted: predicts others.
         counted: gives a plan the epochs of its method and batch size, or None
             (`variants.Variants.of`).
         stores: the plan over other stores.
@@ -78,8 +79,8 @@ def knobs(
     candidate = option.candidate
     changes = [*_changes(candidate, asked)]
     made = [_counted(candidate, own, asked, counted) for _, own in changes]
-    said = predicted_each(made, MESSAGES_PER_S * asked.time_limit_s)
-    found = [_tried(knob, one, asked) for (knob, _), one in zip(changes, said, strict=True)]
+    said = zip(changes, predicted.each(made), strict=True)
+    found = [_tried(knob, one, asked) for (knob, _), one in said]
     store = candidate.target.profile.channel
     found += [Knob("store", store, one.store, one.option, one.why) for one in stores]
     return tuple(found)

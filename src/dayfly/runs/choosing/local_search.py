@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayfly.runs.choosing.candidate import Candidate
 from dayfly.runs.choosing.knobs import Knob, knobs
-from dayfly.runs.choosing.option import Option
+from dayfly.runs.choosing.option import Option, Predicted
 from dayfly.runs.choosing.other_stores import OverStore, over_stores
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import MESSAGES_PER_S, Ranked
@@ -62,22 +62,27 @@ def settled(
         targets: that the choice is among.
         counted: as of `knobs`.
     """
-    joined, seen = 0, set[int]()
+    predicted = Predicted(MESSAGES_PER_S * asked.time_limit_s, plans.options)
+    first, seen = len(plans.options), set[int]()
     while True:
         chosen = asked.goal.nearest(plans.front).plan
         seen.add(id(chosen))
-        stores = over_stores(chosen, targets, MESSAGES_PER_S * asked.time_limit_s)
-        tried = knobs(chosen, asked, counted, stores)
+        stores = over_stores(chosen, targets, predicted)
+        tried = knobs(chosen, asked, predicted, counted, stores)
+        known = {id(one) for one in plans.options}
         near = [
             one.option
             for one in tried
-            if one.option is not None and one.among and not _are_alike(one.option, chosen)
+            if one.option is not None
+            and one.among
+            and not _are_alike(one.option, chosen)
+            and id(one.option) not in known
         ]
-        plans = plans.joined_by(near)
-        joined += len(near)
+        plans = replace(plans, options=(*plans.options, *near))
         # One that was chosen before has its neighbours among the plans already.
         is_best = id(asked.goal.nearest(plans.front).plan) in seen
         if is_best or len(seen) == _MOST_PLANS:
+            joined = len(plans.options) - first
             return Settled(plans=plans, stores=stores, knobs=tried, joined=joined, is_best=is_best)
 
 

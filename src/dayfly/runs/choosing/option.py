@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import cast
 
 from dayfly.closing import Closing
 from dayfly.errors import RequestError
@@ -123,29 +122,46 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
     return _option(candidate, _said(most_messages, candidate))
 
 
-def predicted_each(
-    candidates: Sequence[Candidate | RequestError], most_messages: float
-) -> list[Option | RequestError]:
-    """Returns each candidate with its prediction, or why it cannot be run; in parallel.
+class Predicted:
+    """Predicts candidates, each once.
 
     Args:
-        candidates: or why there is none, which stays as it is.
         most_messages: as of `predicted`.
+        options: that were predicted before.
     """
-    said = each(partial(_said_or_why, most_messages), candidates)
-    return [
-        _option(candidate, one)
-        if isinstance(candidate, Candidate) and not isinstance(one, RequestError)
-        else cast("RequestError", one)
-        for candidate, one in zip(candidates, said, strict=True)
-    ]
+
+    def __init__(self, most_messages: float, options: Iterable[Option] = ()) -> None:
+        self._most_messages = most_messages
+        self._known: dict[object, Option | RequestError] = {
+            _run_of(one.candidate): one for one in options
+        }
+
+    def each(self, candidates: Sequence[Candidate | RequestError]) -> list[Option | RequestError]:
+        """Returns each with its prediction, or why it cannot be run; in parallel.
+
+        Args:
+            candidates: or why there is none, which is returned as it is.
+        """
+        runs = [one if isinstance(one, RequestError) else _run_of(one) for one in candidates]
+        new = {
+            run: one
+            for run, one in zip(runs, candidates, strict=True)
+            if isinstance(one, Candidate) and run not in self._known
+        }
+        made = each(partial(_said_or_why, self._most_messages), [*new.values()])
+        for (run, candidate), one in zip(new.items(), made, strict=True):
+            known = one if isinstance(one, RequestError) else _option(candidate, one)
+            self._known[run] = known
+        return [one if isinstance(one, RequestError) else self._known[one] for one in runs]
+
+
+def _run_of(candidate: Candidate) -> object:
+    return str(candidate.target), candidate.settings, candidate.wanted
 
 
 def _said_or_why(
-    most_messages: float, candidate: Candidate | RequestError
+    most_messages: float, candidate: Candidate
 ) -> tuple[Prediction, str, int] | RequestError:
-    if isinstance(candidate, RequestError):
-        return candidate
     try:
         return _said(most_messages, candidate)
     except RequestError as refusal:

@@ -17,7 +17,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import difference, dollars, seconds
 from dayfly.planning.servers import held_bytes, holds
 from dayfly.runs.choosing.candidate import Candidate, over
-from dayfly.runs.choosing.option import Option, fits, predicted_each
+from dayfly.runs.choosing.option import Option, Predicted, fits
 from dayfly.runs.choosing.targets import Target
 
 
@@ -37,14 +37,14 @@ class OverStore:
 
 
 def over_stores(
-    option: Option, targets: Sequence[Target], most_messages: float
+    option: Option, targets: Sequence[Target], predicted: Predicted
 ) -> tuple[OverStore, ...]:
     """The same functions over each other store of the platform, in the order of the targets.
 
     Of servers whose types and number were to be chosen, it is over one choice alone.
     """
     places = [*_others(option, targets)]
-    said = predicted_each([_over(option.candidate, one) for one in places], most_messages)
+    said = predicted.each([_over(option.candidate, one) for one in places])
     return tuple(_of(one.profile.channel, its) for one, its in zip(places, said, strict=True))
 
 

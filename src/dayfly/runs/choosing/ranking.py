@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import geometric_mean
-from typing import Self
 
 import numpy as np
 
@@ -55,29 +54,24 @@ class Ranked:
     """Candidates of all planners, the best of them predicted.
 
     Attributes:
-        front: of the predicted ones.
-        others: all that are not on the front: as predicted, else as their planner expects.
-        predicted: number of predicted candidates.
+        options: those that were predicted and fit into memory.
+        open: the others, as their planners expect them.
         too_large: number of candidates whose prediction did not fit into memory.
     """
 
-    front: Front[Option]
-    others: tuple[Point[Candidate], ...]
-    predicted: int
+    options: tuple[Option, ...]
+    open: tuple[Point[Candidate], ...]
     too_large: int
 
-    def joined_by(self, options: Sequence[Option]) -> Self:
-        """Returns these plans and more that were predicted."""
-        front = Front.of([*self.front.points, *(option.point for option in options)])
+    @property
+    def front(self) -> Front[Option]:
+        """Of the options."""
+        return Front.of(one.point for one in self.options)
+
+    def others(self, front: Front[Option]) -> tuple[Point[Candidate], ...]:
+        """Returns all that are not on the front, as predicted or else as expected."""
         on = {id(point.plan) for point in front.points}
-        every = [*(point.plan for point in self.front.points), *options]
-        left = tuple(one.as_other for one in every if id(one) not in on)
-        return replace(
-            self,
-            front=front,
-            others=(*left, *self.others),
-            predicted=self.predicted + len(options),
-        )
+        return (*(one.as_other for one in self.options if id(one) not in on), *self.open)
 
 
 def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least: int) -> Ranked:
@@ -109,13 +103,7 @@ def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least
             "no plan fits into the memory of its functions, when what they really hold is counted: "
             "allow larger ones with --memory, or more micro-batches"
         )
-    final = Front.of(option.point for option in options)
-    return Ranked(
-        front=final,
-        others=search.others(final),
-        predicted=len(options),
-        too_large=search.too_large,
-    )
+    return Ranked(options=tuple(options), open=search.still_open(), too_large=search.too_large)
 
 
 class _Search:
@@ -181,19 +169,17 @@ class _Search:
             seconds, usd = (geometric_mean(column) for column in zip(*apart, strict=True))
             self._mean[of] = seconds, usd
 
-    def others(self, front: Front[Option]) -> tuple[Point[Candidate], ...]:
-        """All that are not on this front, as predicted, or expected if they are still open."""
-        on = {id(point.plan.candidate) for point in front.points}
-        known = [one.as_other for one in self.options if id(one.candidate) not in on]
+    def still_open(self) -> tuple[Point[Candidate], ...]:
+        """Those that were not predicted, as they are expected."""
         seconds, usd = self._expected.T.tolist()
-        return (*known, *(Point(seconds[at], usd[at], one) for at, one in self.open.items()))
+        return tuple(Point(seconds[at], usd[at], one) for at, one in self.open.items())
 
     def _needed(self, chosen: Collection[int], *, late: bool) -> int | None:
         """The candidate that the choice depends on; late: nothing but the choice itself."""
         front = self._front(chosen)
         found = [self._goal.nearest(front)]
         if not late:
-            found += [front.fastest, front.cheapest, front.knee()]
+            found += [front.fastest, front.cheapest]
         return next((one.plan for one in found if one.plan is not None), None)
 
     def _widest(self, chosen: Collection[int]) -> int | None:

@@ -87,10 +87,10 @@ def near_cuts(
 def other_ways(
     problems: Sequence[Problem],
     points: Sequence[Point[PipelinePlan]],
-    slack: float,
     store: StoreFacts | None = None,
 ) -> list[Point[PipelinePlan]]:
-    """Returns the same cuts with other micro-batches and schedules, by the papers' equations.
+    """Returns the same cuts with other micro-batches and schedules, of which none of the given
+    plans is better by the papers' equations.
 
     They are for large models, for which `near_cuts` takes too long. Over direct links there are
     none.
@@ -98,31 +98,20 @@ def other_ways(
     Args:
         problems: of the given plans, and of others with more or fewer micro-batches.
         points: plans that a search found, with dollars `with_messages` of this store.
-        slack: a plan is left out if it is worse than the front of all by more than this share, in
-            both goals.
         store: as of `near_cuts`.
     """
-    stores = over_store(problems)
-    found = [
-        Point(
-            step_s(problem, plan),
-            step_usd(problem, plan) + messages_usd(problem, plan, store),
-            plan,
-        )
-        for point in points
-        for (micro_batches, schedule), problem in stores.items()
-        if (plan := replace(point.plan, micro_batches=micro_batches, schedule=schedule)).starts
-        and plan.way != point.plan.way
-        and all(micro_batches % one == 0 for one in plan.replicas)
-        and _fits(problem, plan)
-    ]
-    every = [*points, *found]
-    new = {id(one) for one in found}
-    return (
-        [one for one in Front.of(every).near(every, slack, len(every)) if id(one) in new]
-        if every
-        else []
-    )
+    found = []
+    for (micro_batches, schedule), problem in over_store(problems).items():
+        for point in points:
+            plan = replace(point.plan, micro_batches=micro_batches, schedule=schedule)
+            if plan.way == point.plan.way or not plan.starts:
+                continue
+            if all(micro_batches % one == 0 for one in plan.replicas) and _fits(problem, plan):
+                usd = step_usd(problem, plan) + messages_usd(problem, plan, store)
+                found.append(Point(step_s(problem, plan), usd, plan))
+    given = {one.plan for one in points}
+    front = Front.of([*points, *found]).points if found else ()
+    return [one for one in front if one.plan not in given]
 
 
 def _work(plan: PipelinePlan) -> int:
