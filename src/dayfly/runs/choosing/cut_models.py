@@ -166,11 +166,12 @@ class _OfKind:
             judge, points = partial(self._judged, merged), list(every.values())
             # By the equation of memory alone: `_judged` checks what a plan needs exactly.
             around = self._around(unspared)
+            points += other_ways(around, points, target.store)
             near = near_cuts(around, points, judge, _CUTS_ERROR, target.store, left_s)
             # Costs by closed forms are not compared with costs by the equations.
             plans = [merged.unmerged(one.plan) for one in near]
             if not near:
-                for point in other_ways(around, points, target.store):
+                for point in points:
                     self._candidate(merged, point)
                 plans = list(self._made)
         # Plans without cuts are left to the planner of whole models. Without replicas nothing is
