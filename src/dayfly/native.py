@@ -147,7 +147,7 @@ class Loop:
             shape = value.shape
             if len(shape) != ndim or value.dtype != dtype or not value.flags.c_contiguous:
                 raise TypeError(f"an array is not one of {ndim} dimensions of {dtype} in C order")
-            address = value.__array_interface__["data"][0]  # the caller keeps the array
+            address = value.ctypes.data  # the caller keeps the array
             words += (None, None, value.size, value.itemsize, address, *shape, *value.strides)
         found, error = self._room(), ctypes.c_void_p()
         if status := self._call(ctypes.addressof(found), ctypes.addressof(error), *words):

@@ -209,7 +209,7 @@ class PlanQuery:
     target_accuracy: float | None = None
     reaching: EpochsToTarget | None = None
     time_limit_s: float = TIME_LIMIT_S
-    least_predicted: int = 16
+    least_predicted: int = 12
 
     def __post_init__(self) -> None:
         if not 1 <= self.workers <= 10_000:

@@ -106,9 +106,12 @@ def other_ways(
             plan = replace(point.plan, micro_batches=micro_batches, schedule=schedule)
             if plan.way == point.plan.way or not plan.starts:
                 continue
-            if all(micro_batches % one == 0 for one in plan.replicas) and _fits(problem, plan):
+            if any(micro_batches % one for one in plan.replicas):
+                continue
+            seconds = step_s(problem, plan)
+            if seconds < point.seconds and _fits(problem, plan):
                 usd = step_usd(problem, plan) + messages_usd(problem, plan, store)
-                found.append(Point(step_s(problem, plan), usd, plan))
+                found.append(Point(seconds, usd, plan))
     given = {one.plan for one in points}
     front = Front.of([*points, *found]).points if found else ()
     return [one for one in front if one.plan not in given]
