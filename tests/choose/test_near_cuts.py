@@ -14,13 +14,13 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.messages import with_messages
-from dayfly.planning.choose.pipelines.near import near_cuts
+from dayfly.planning.choose.pipelines.near import near_cuts, other_ways
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
 from dayfly.runs.choosing.targets import Target
-from dayfly.wire.pipelines.orders import FILL_DRAIN, ONE_F_ONE_B
+from dayfly.wire.pipelines.orders import FILL_DRAIN, ONE_F_ONE_B, ORDERS
 
 SLACK = 0.25
 #: Of all limits, where nearly all is to be found.
@@ -94,6 +94,42 @@ def test_there_are_none_of_nothing_or_large_models_or_over_links_and_few_if_it_i
     assert {one.plan for one in late} == given
     monkeypatch.setattr("dayfly.planning.choose.pipelines.near._LARGE", 0)
     assert near_cuts([problem], points, every.get, SLACK) == []
+
+
+def test_other_ways_are_the_front_of_the_same_cuts_with_all_micro_batches() -> None:
+    """And schedules; against all of them, with the memory and the functions that there are."""
+    found, without = 0, 0
+    for seed in range(30):
+        usual = replace(problems.stages(Random(seed)), micro_batches=4, schedule=FILL_DRAIN)
+        every = [
+            replace(usual, micro_batches=micro_batches, schedule=schedule)
+            for micro_batches in (4, 2, 8)
+            for schedule in ORDERS
+        ]
+        try:
+            points = choose(usual, compiled=False).points
+        except RequestError:  # no plan fits
+            continue
+        all_ = {
+            (*one.way, _same(one)): point
+            for p in every
+            for one, point in judged_by_equations(p).items()
+        }
+        cuts = {_same(one.plan) for one in points if one.plan.starts}
+        front = Front.of([*points, *(point for (*_, same), point in all_.items() if same in cuts)])
+        given = {one.plan for one in points}
+        right = [one for one in front.points if one.plan not in given]
+        assert other_ways(every, points) == right
+        found, without = found + bool(right), without + (not right)
+    assert found
+    assert without
+    links = problems.shards(Random(1))
+    assert other_ways([links], choose(links, compiled=False).points) == []
+
+
+def _same(plan: PipelinePlan) -> tuple[object, ...]:
+    """What plans have in common that differ in how a step is gone through."""
+    return plan.starts, plan.options, plan.replicas, plan.collective
 
 
 def test_messages_cost_what_their_requests_do() -> None:

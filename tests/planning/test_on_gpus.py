@@ -22,7 +22,6 @@ from dayfly.planning.memory import excess_mib, gpu_peak_mib, misfits
 from dayfly.planning.predict import predict
 from dayfly.planning.profile import Affine, LayerBytes, Profile, dump_profile, load_profile
 from dayfly.runs.choosing.choice import choice_of
-from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.targets import Target, TargetQuery, targets_of_profiles
 from dayfly.runs.predict import predict as predicted_plan
@@ -178,7 +177,7 @@ def test_a_share_is_chosen() -> None:
     assert any("derived from published" in one for one in found.chosen.plan.prediction.warnings)
     chosen = found.chosen.plan.candidate.settings
     if not chosen.cut:
-        tried = {one.other for one in knobs(found) if one.setting == "GPU"}
+        tried = {one.other for one in found.knobs if one.setting == "GPU"}
         sizes = [one for one in on_t4().sizes if one.memory_mib == chosen.memory_mib]
         assert tried == {f"{one.gpu_share:g}" for one in sizes if one.gpu_share != chosen.gpu_share}
 

@@ -14,7 +14,6 @@ from dayfly.planning.predict import predict
 from dayfly.planning.profile import Profile, dump_profile, load_profile
 from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import choice_of
-from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.plans import configuration_of
@@ -104,6 +103,6 @@ def test_the_planner_chooses_vcpus() -> None:
     kinds = {one.kind for one in proposed(target, query, time_limit_s=5.0).candidates}
     assert kinds == {"pipeline", "data parallel"}
     if not chosen.candidate.settings.cut:
-        tried = [one for one in knobs(found) if one.setting == "vCPUs"]
+        tried = [one for one in found.knobs if one.setting == "vCPUs"]
         assert [one.other for one in tried] == ["1", "2"]
         assert all(one.option is not None for one in tried)

@@ -17,7 +17,6 @@ from dayfly.cli.choosing import _papers
 from dayfly.errors import RequestError
 from dayfly.planning.profile import Profile
 from dayfly.runs.choosing.choice import Choice, PaperChoice, choice_of
-from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.report import choice_picture
@@ -105,7 +104,7 @@ def test_plans_that_are_not_on_the_front_are_faint(choice: Choice) -> None:
 
 
 def test_each_setting_changed_alone(choice: Choice) -> None:
-    found = knobs(choice)
+    found = choice.knobs
     own = choice.chosen.plan.candidate.own
     assert {one.setting for one in found} >= {"memory", "micro-batches"}
     for one in found:

@@ -22,7 +22,6 @@ from dayfly.runs.choosing.candidate import Candidate
 from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import Choice, choice_of
 from dayfly.runs.choosing.choice_json import tree
-from dayfly.runs.choosing.knobs import knobs
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.variants import variants
@@ -110,7 +109,7 @@ def test_a_plan_says_its_samples_and_is_carried_out_with_its_epochs() -> None:
     assert (plan.settings["sync"], plan.settings["k"]) == ("local-sgd", 8)
     assert any(note.startswith("local-sgd:8@64: 13 epochs for 10 of bsp") for note in said["notes"])
     assert "local-sgd:8" in found.chosen.plan.short
-    assert all(one.option is None or one.option.prediction.total_s > 0 for one in knobs(found))
+    assert all(one.option is None or one.option.prediction.total_s > 0 for one in found.knobs)
 
 
 def test_more_samples_take_more_time_and_dollars() -> None:

@@ -15,6 +15,7 @@ from dayfly.planning.choose.pipelines.compiled import make_ready
 from dayfly.runs.choosing.candidate import (
     CLOSED_FORM_ERROR,
     MOST_NEAR,
+    PIPELINE,
     Candidate,
     with_settings,
 )
@@ -24,7 +25,7 @@ from dayfly.runs.choosing.knobs import Knob
 from dayfly.runs.choosing.local_search import settled
 from dayfly.runs.choosing.option import VIRTUAL_TIME, Option, least_times
 from dayfly.runs.choosing.other_stores import OverStore, store_words
-from dayfly.runs.choosing.query import PlanQuery
+from dayfly.runs.choosing.query import MICRO_SAMPLES, PlanQuery
 from dayfly.runs.choosing.ranking import ranked
 from dayfly.runs.choosing.targets import Target
 from dayfly.runs.choosing.variants import variants
@@ -88,7 +89,8 @@ class Choice:
         considered: number of plans that the planners proposed.
         predicted: number of these that were predicted as `dayfly predict` does.
         gap: certified, of the search for pipelines within its model; 0: exact.
-        joined: number of these that are neighbours of the chosen plan, or of one before it.
+        is_best: whether none of the chosen plan's neighbours would be chosen in its place; False:
+            the search for a better one had to end.
         stores: the chosen one's functions over each other store.
         knobs: the chosen one with one setting changed, each alone.
         notes: what a person should know, a sentence each.
@@ -103,7 +105,7 @@ class Choice:
     considered: int
     predicted: int
     gap: float
-    joined: int
+    is_best: bool
     stores: tuple[OverStore, ...]
     knobs: tuple[Knob, ...]
     notes: tuple[str, ...]
@@ -184,8 +186,8 @@ def choice_of(
         raise RequestError(f"no plan: {_in_short(refused)}")
     notes = [f"{where}: {why}" for where, why in refused]
     best = ranked(candidates, asked.goal, limit_s=asked.time_limit_s, least=asked.least_predicted)
-    found_near = settled(best, asked, targets, choosing.of)
-    best, front = found_near.plans, found_near.plans.front
+    around = settled(best, asked, targets, choosing.of)
+    best, front = around.plans, around.plans.front
     gap = max(one.gap for one in found)
     closed = sum(one.plan.by != VIRTUAL_TIME for one in front.points)
     if closed:
@@ -210,12 +212,12 @@ def choice_of(
         front=front,
         chosen=asked.goal.choose(front),
         others=best.others(front),
-        considered=len(candidates) + found_near.joined,
+        considered=len(candidates) + around.joined,
         predicted=len(best.options),
         gap=gap,
-        joined=found_near.joined,
-        stores=found_near.stores,
-        knobs=found_near.knobs,
+        is_best=around.is_best,
+        stores=around.stores,
+        knobs=around.knobs,
         notes=tuple(dict.fromkeys(notes)),
         took_s=time.monotonic() - began,
     )
@@ -284,11 +286,24 @@ _LEAST_GAP = 1e-4
 def certainty(choice: Choice) -> str:
     """How good the front is, a sentence."""
     more = "" if choice.gap == 0.0 else f"more than {per_cent(max(choice.gap, _LEAST_GAP), 1.0)} "
-    merged = any(merging_words(target, choice.asked) for target in choice.targets)
-    within = "; cuts within merged layers were not searched" if merged else ""
+    left = ["cuts within merged layers"] * any(
+        merging_words(target, choice.asked) for target in choice.targets
+    )
+    candidates = (
+        *(one.plan.candidate for one in choice.front.points),
+        *(one.plan for one in choice.others),
+    )
+    if not choice.asked.micro_batches and any(one.kind == PIPELINE for one in candidates):
+        left.append(f"micro-batches of other than about {MICRO_SAMPLES} samples")
+    within = f"; {' and '.join(left)} were not searched" if left else ""
+    changed = (
+        "none with one setting changed would be chosen in its place"
+        if choice.is_best
+        else "one more setting changed may make it better"
+    )
     return (
         f"By the planners' equations, of seconds, dollars and memory, no plan is {more}better than "
         f"those of their front{within}. Predicted, as dayfly predict does: {choice.predicted} of "
-        f"{counted(choice.considered, 'candidate')}, among which the choice is. It took "
+        f"{counted(choice.considered, 'candidate')}, among which the choice is; {changed}. It took "
         f"{choice.took_s:.2g} s."
     )
