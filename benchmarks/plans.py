@@ -12,13 +12,14 @@
     places     functions, containers, machines and spot machines at once
     whole      what `dayfly plan` shows of whole models, beside `dayfly predict` of every plan
     cuts       the same of cut models
+    large      the same of large models, beside plans around those that it shows
     methods    the same of whole models with training methods and batch sizes, which take
                different samples
     streams    the same of outer gradients that are streamed, and compressed
     hap        what `dayfly plan --sync hap` shows, beside `dayfly predict` of every plan
 
 A plan is missed if none that the planner shows is as fast and as cheap, and one that it shows is
-dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last five,
+dominated if a plan is faster and cheaper; both beyond rounding (1e-9). Of all but the last six,
 planner and enumeration have the same equations, and share no search. Of whole models the planner
 proposes by closed forms and predicts what is within their error of the front, and of cut models
 what closed forms have near the fronts of the papers' equations; so `missed` counts plans that are
@@ -48,6 +49,7 @@ from benchmarks.parts.enumerated import (
     gpus,
     hybrid,
     k_reduce,
+    large,
     methods,
     places,
     problems,
@@ -141,6 +143,12 @@ def _cuts(chance: Random) -> _Both:
     return cuts.chosen(made), cuts.every_plan(made)
 
 
+def _large(chance: Random) -> _Both:
+    made = large.random_problem(chance)
+    front = large.chosen(made)
+    return front, large.changed_plans(made, front, chance)
+
+
 def _methods(chance: Random) -> _Both:
     problem = methods.random_problem(chance)
     return methods.chosen(problem), methods.every_plan(problem)
@@ -170,12 +178,13 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "places": (_places, 0.2),
     "whole": (_whole, 0.001),
     "cuts": (_cuts, 0.002),
+    "large": (_large, 0.001),
     "methods": (_methods, 0.001),
     "streams": (_streams, 0.001),
     "hap": (_hap, 0.001),
 }
 #: Those whose plans are judged by predictions.
-PREDICTED = ("whole", "cuts", "methods", "streams", "hap")
+PREDICTED = ("whole", "cuts", "large", "methods", "streams", "hap")
 
 
 def run(args: Sequence[str]) -> dict[str, Any]:

@@ -19,45 +19,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.table import Table
-from torch.nn.functional import cross_entropy
 
-import dayfly
+from benchmarks.parts.catalogued_models import profiled
 from benchmarks.parts.machine import machine, machine_line
 from benchmarks.parts.spread import columns, framed, say, shown, spread
-from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RunFailed
-from dayfly.models import MODELS
-from dayfly.models.registry import Entry
-from dayfly.planning.catalogued import Assumed
 from dayfly.planning.profile import profile_text
-from dayfly.runs.profiling.from_catalogue import catalogued_profile
 
 ROUNDS = 7
 _MEMORY_MIB = (512, 1024, 2048, 3072, 4096, 6144, 8192, 10240)
-_SAMPLES, _VALIDATION_SAMPLES, _BATCH_SIZE = 50_000, 500, 64
-_BASE_MIB, _COLD_START_S = 230.0, 1.0
+_BATCH_SIZE = 64
 _NAMES = {"bert_large": "BERT-Large", "amoebanet_d36": "AmoebaNet-D36", "resnet18": "ResNet-18"}
 _COMMANDS: Mapping[str, Sequence[str]] = {"plan": (), "everywhere": ("--everywhere",)}
-
-
-class _Alike(torch.utils.data.Dataset[Any]):
-    """The same sample over and over: a profile by the catalogue looks at few."""
-
-    def __init__(self, entry: Entry, count: int) -> None:
-        self._one = torch.zeros(entry.sample_shape, dtype=entry.sample_type)
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, at: int) -> Any:
-        return self._one, torch.tensor(0)
 
 
 def run(rounds: int) -> dict[str, Any]:
@@ -72,7 +49,10 @@ def run(rounds: int) -> dict[str, Any]:
     on_what = machine()
     figures: dict[tuple[str, str], list[tuple[float, float]]] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        files = {name: _profiled(name, Path(scratch)) for name in _NAMES}
+        files = {name: Path(scratch, f"{name}.json") for name in _NAMES}
+        for name, file in files.items():
+            made = profiled(name, memory_mib=_MEMORY_MIB, batch_size=_BATCH_SIZE)
+            file.write_text(profile_text(made))
         for number in range(rounds + 1):
             say(f"round {number} of {rounds}" if number else "a round that is not counted")
             for name, file in files.items():
@@ -101,30 +81,6 @@ def table(result: Mapping[str, Any]) -> Table:
         f"{machine_line(result['machine'])}"
     )
     return framed(heading, rows)
-
-
-def _profiled(name: str, directory: Path) -> Path:
-    entry = MODELS[name]
-    job = dayfly.Job(
-        model=entry.build,
-        data=lambda: (_Alike(entry, _SAMPLES), _Alike(entry, _VALIDATION_SAMPLES)),
-        loss=cross_entropy,
-        optimizer=partial(torch.optim.SGD, lr=0.1),
-        batch_size=_BATCH_SIZE,
-        epochs=1,
-    )
-    made = catalogued_profile(
-        job,
-        name=name,
-        platform="aws-lambda",
-        store="s3",
-        memory_mib=_MEMORY_MIB,
-        assumed=Assumed(base_mib=_BASE_MIB, cold_start_s=_COLD_START_S),
-        catalogue=Catalogue(),
-    )
-    file = directory / f"{name}.json"
-    file.write_text(profile_text(made))
-    return file
 
 
 def _timed(arguments: Sequence[str]) -> tuple[float, float]:
