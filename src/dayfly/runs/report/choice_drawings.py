@@ -297,7 +297,7 @@ PARTS = {
 }
 # Pixels.
 _BAR_ROW, _BAR, _BAR_NAMES, _BAR_ENDS = 24, 15, 390, 150
-_LETTERS = 52
+_LETTERS = 45
 
 
 def bar_chart(choice: Choice) -> str:
