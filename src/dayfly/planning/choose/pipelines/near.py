@@ -185,10 +185,11 @@ class _Search:
                 continue
             seconds, usd = self._equations[plan]
             more_s, more_usd = seconds / known_s, usd / known_usd
-            same_way = plan.way == point.plan.way
-            if not same_way:  # the equations err most here: expect the best
+            if plan.way != point.plan.way:  # the equations err most here: expect the best
                 more_s, more_usd = min(1.0, more_s), min(1.0, more_usd)
-            self._waiting[plan].add(point.seconds * more_s, point.usd * more_usd, same_way)
+            self._waiting[plan].add(
+                point.seconds * more_s, point.usd * more_usd, _alike(plan, point.plan)
+            )
 
     def _look_at(self, plan: PipelinePlan) -> None:
         """Adds a plan to the waiting ones if it has cuts, fits, and the limit is not reached."""
@@ -200,29 +201,36 @@ class _Search:
         self._waiting[plan] = _Estimate()
 
 
+def _alike(plan: PipelinePlan, other: PipelinePlan) -> int:
+    """How alike the ways of two plans are, 0 to 2; a plan without cuts has none."""
+    if not other.starts or plan.micro_batches != other.micro_batches:
+        return 0
+    return 1 + (plan.schedule == other.schedule)
+
+
 @dataclass(slots=True)
 class _Estimate:
     """Seconds and dollars of a waiting plan, geometric means over its judged neighbours.
 
-    Estimates from neighbours with other micro-batches or another schedule are the least accurate.
-    They count only until a neighbour with the same ones was judged.
+    Estimates from neighbours with other micro-batches, or without cuts, are the least accurate,
+    then those from neighbours with another schedule. Only the most accurate that there are count.
     """
 
     seconds: float = 1.0
     usd: float = 1.0
     neighbours: int = 0
-    same_way: bool = False
+    alike: int = 0
 
-    def add(self, seconds: float, usd: float, same_way: bool) -> None:
+    def add(self, seconds: float, usd: float, alike: int) -> None:
         """Counts the estimate from one more neighbour.
 
         Args:
             seconds, usd: the estimate.
-            same_way: whether the neighbour has the same micro-batches and schedule.
+            alike: how alike the plan and the neighbour are (`_alike`).
         """
-        if same_way > self.same_way:
-            self.neighbours, self.same_way = 0, True
-        if same_way == self.same_way:
+        if alike > self.alike:
+            self.neighbours, self.alike = 0, alike
+        if alike == self.alike:
             self.neighbours += 1
             new = 1 / self.neighbours
             self.seconds = self.seconds ** (1 - new) * seconds**new
