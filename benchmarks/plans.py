@@ -178,7 +178,7 @@ PLANNERS: Mapping[str, tuple[Callable[[Random], _Both], float]] = {
     "places": (_places, 0.2),
     "whole": (_whole, 0.001),
     "cuts": (_cuts, 0.002),
-    "large": (_large, 0.001),
+    "large": (_large, 0.0002),
     "methods": (_methods, 0.001),
     "streams": (_streams, 0.001),
     "hap": (_hap, 0.001),

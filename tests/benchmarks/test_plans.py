@@ -24,7 +24,7 @@ def test_what_is_missed_and_what_is_dominated() -> None:
 
 #: Of these tests/runs/test_variants.py, tests/choose/test_data_parallel.py and
 #: tests/choose/test_k_reduce.py say in the suite what counts; all plans take minutes.
-_SLOW = dict.fromkeys(("methods", "streams", "k-reduce"), pytest.mark.slow)
+_SLOW = dict.fromkeys(("methods", "streams", "k-reduce", "large"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,10 @@ def test_planners_show_what_trying_every_plan_finds(planner: str) -> None:
     many = 100 if planner in plans.PREDICTED else 500
     (row,) = plans.run(["--only", planner, "--plans", str(round(many / share))])["rows"]
     assert row["plans"] >= many
-    assert (row["missed"], row["dominated"]) == (0, 0)
+    if planner == "large":  # nobody tries all plans: some around those that are shown are better
+        assert row["missed"] < 0.15 * row["plans"]
+    else:
+        assert (row["missed"], row["dominated"]) == (0, 0)
     assert plans.table({"rows": [row]}).row_count == 1
 
 
