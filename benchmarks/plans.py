@@ -241,7 +241,7 @@ def compare(
     """Plans that are missed and shown plans that are dominated, by more than an error; the worst
     excess of the best that is shown over a plan, in the goal where it is least; how many there are.
     """
-    found = np.array([(one.seconds, one.usd) for one in every])
+    found = np.array([(one.seconds, one.usd) for one in every]).reshape(-1, 2)
     shown = np.array([(one.seconds, one.usd) for one in front.points])
     # Of each plan, by how much the nearest that is shown is worse in its worse goal.
     excess = np.full(len(found), np.inf)
@@ -252,7 +252,7 @@ def compare(
     dominated = sum(
         bool(np.any(np.all(found * within < one * (1 - _ROUNDING), axis=1))) for one in shown
     )
-    return missed, dominated, max(0.0, float(excess.max()) - 1), len(found)
+    return missed, dominated, max(0.0, float(excess.max(initial=0.0)) - 1), len(found)
 
 
 def _arguments(args: Sequence[str]) -> argparse.Namespace:

@@ -14,7 +14,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.messages import with_messages
-from dayfly.planning.choose.pipelines.near import near_cuts, other_ways
+from dayfly.planning.choose.pipelines.near import near_cuts, same_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import StagesOverStore
 from dayfly.planning.configuration import Configuration
@@ -96,7 +96,7 @@ def test_there_are_none_of_nothing_or_large_models_or_over_links_and_few_if_it_i
     assert near_cuts([problem], points, every.get, SLACK) == []
 
 
-def test_other_ways_are_the_front_of_the_same_cuts_with_all_micro_batches() -> None:
+def test_same_cuts_are_the_front_of_the_same_cuts_with_all_micro_batches() -> None:
     """And schedules; against all of them, with the memory and the functions that there are."""
     found, without = 0, 0
     for seed in range(30):
@@ -119,12 +119,12 @@ def test_other_ways_are_the_front_of_the_same_cuts_with_all_micro_batches() -> N
         front = Front.of([*points, *(point for (*_, same), point in all_.items() if same in cuts)])
         given = {one.plan for one in points}
         right = [one for one in front.points if one.plan not in given]
-        assert other_ways(every, points) == right
+        assert same_cuts(every, points) == right
         found, without = found + bool(right), without + (not right)
     assert found
     assert without
     links = problems.shards(Random(1))
-    assert other_ways([links], choose(links, compiled=False).points) == []
+    assert same_cuts([links], choose(links, compiled=False).points) == []
 
 
 def _same(plan: PipelinePlan) -> tuple[object, ...]:

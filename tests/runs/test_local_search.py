@@ -8,7 +8,7 @@ import pytest
 
 from dayfly.catalogue.lookup import Catalogue
 from dayfly.errors import RequestError
-from dayfly.planning.choose.front import Front
+from dayfly.planning.choose.front import Front, Point
 from dayfly.runs.choosing.candidate import DATA_PARALLEL, PIPELINE, Candidate, changed
 from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import certainty, choice_of
@@ -54,7 +54,8 @@ def test_none_of_its_neighbours_would_be_chosen(
         chosen = goal.choose(found.plans.front).plan
         moved += chosen is not first
         assert found.is_best
-        assert len(found.plans.options) == 1 + found.joined
+        runs = {one.candidate.run for one in found.plans.options}
+        assert len(runs) == len(found.plans.options) > 1
         near = [one.option for one in found.knobs if one.option is not None]
         assert near
         known = [one.point for one in found.plans.options]
@@ -74,6 +75,17 @@ def test_it_ends_after_so_many_plans_and_says_so(
     slow = predicted(max(candidates, key=lambda one: one.seconds), MANY)
     found = around(slow, replace(SMALL, goal=Goal(objective="time")))
     assert not found.is_best
+    chosen = Goal(objective="time").choose(found.plans.front).plan
+    assert chosen is not slow
+    changes = [one.option for one in found.knobs if one.option is not None]
+    assert min(one.point.seconds for one in changes) < chosen.point.seconds
+    for one in changes:  # of the one that is chosen
+        differ = {
+            key
+            for key, value in one.candidate.own.items()
+            if chosen.candidate.own.get(key) != value
+        }
+        assert len(differ - {"micro_batches", "collective", "aggregators"}) <= 1
     choice = choice_of([OVER_S3], replace(SMALL, least_predicted=1))
     assert certainty(choice).count("would be chosen in its place") == choice.is_best
     said = certainty(replace(choice, is_best=False))
@@ -91,6 +103,55 @@ def test_a_deadline_that_no_plan_keeps_is_met_by_a_neighbour(
     assert goal.choose(found.plans.front).seconds <= 0.7 * slow.prediction.total_s
 
 
+def test_the_collectives_that_were_asked_for_are_kept(candidates: tuple[Candidate, ...]) -> None:
+    """Also from a lone function, which sums nothing, and where another store sums by itself."""
+    asked = replace(SMALL, collectives=("scatter-reduce",), goal=Goal(objective="time"))
+    lone = next(one for one in candidates if one.settings.workers == 1)
+    server = Target.of(replace(OVER_S3.profile, channel="ps://"), KNOWN)
+    found = settled(
+        Ranked(options=(predicted(lone, MANY),), open=(), too_large=0),
+        asked,
+        [OVER_S3, server],
+        lambda one: one,
+    )
+    several = [one.candidate for one in found.plans.options if one.candidate.settings.workers > 1]
+    assert several
+    assert {one.settings.algorithm for one in several} == {"scatter-reduce"}
+    stores = [one for one in found.knobs if one.setting == "store"]
+    assert [one.other for one in stores] == ["ps://"]
+    assert not any(one.asked_for for one in stores if one.option is not None)
+
+
+def test_the_nearest_to_both_limits_is_the_cheapest_in_time() -> None:
+    front = Front.of(
+        [Point(10.0, 3.0, "fast"), Point(20.0, 2.0, "middle"), Point(40.0, 1.0, "slow")]
+    )
+    assert Goal(deadline_s=20.0, budget_usd=1.5).nearest(front).plan == "middle"
+    assert Goal(deadline_s=5.0, budget_usd=1.5).nearest(front).plan == "fast"
+    assert Goal(deadline_s=5.0).nearest(front).plan == "fast"
+    assert Goal(budget_usd=0.5).nearest(front).plan == "slow"
+    assert Goal(budget_usd=2.5).nearest(front).plan == "middle"
+
+
+def test_a_neighbour_is_not_counted_twice(candidates: tuple[Candidate, ...]) -> None:
+    first, *others = candidates
+    option = predicted(first, MANY)
+    still = tuple(Point(one.seconds, one.usd, one) for one in others)
+    plans = Ranked(options=(option,), open=still, too_large=2)
+    joined = plans.joined_by([predicted(others[0], MANY), option])
+    assert joined.considered == plans.considered == len(candidates) + 2
+    assert [one.candidate.run for one in joined.options] == [first.run, others[0].run]
+    assert others[0].run not in {one.plan.run for one in joined.open}
+
+
+def test_cuts_of_a_batch_of_one_sample() -> None:
+    """Other numbers of micro-batches there are none."""
+    target = Target.of(job(6, megabytes=300.0), KNOWN)
+    found = proposed(target, replace(SMALL, batch_size=1), time_limit_s=5.0)
+    assert PIPELINE in {one.kind for one in found.candidates}
+    assert PIPELINE not in found.refused
+
+
 @pytest.mark.parametrize(
     ("limit", "keeps"),
     [
@@ -105,9 +166,9 @@ def test_what_was_not_asked_for_is_shown_and_not_chosen(limit, keeps) -> None:  
     cuts = [one for one in choice.front.points if one.plan.candidate.settings.cut]
     for point in cuts or choice.front.points:
         assert keeps(point.plan.candidate.settings)
-    assert {one.among for one in choice.knobs} == {False, True}
+    assert {one.asked_for for one in choice.knobs} == {False, True}
     for one in choice.knobs:
-        if one.option is not None and not one.among:
+        if one.option is not None and not one.asked_for:
             assert all(one.option is not point.plan for point in choice.front.points)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -64,6 +64,11 @@ class Candidate:
         one = self.efficiency
         usual = one is None or not learning(self.target, self.settings, self.wanted)
         return "" if usual or one is None else f", {one.short} samples"
+
+    @property
+    def run(self) -> Hashable:
+        """What it is, whoever proposed it."""
+        return str(self.target), self.settings, self.wanted
 
     def __str__(self) -> str:
         return f"{self.words} on {self.target.platform.name}"
@@ -176,15 +181,22 @@ def _in_words(kind: str, own: Mapping[str, Any]) -> str:
     return f", each{has.removeprefix(' and')}" if has else ""
 
 
+#: Settings of how whole models are summed.
+_SUMS = ("collective", "aggregators")
+
+
 def over(candidate: Candidate, target: Target) -> Candidate:
     """The same functions at another target. Raises RequestError for a collective that it lacks.
 
     Where one store sums and the other does not, they sum as is usual there.
     """
-    own = candidate.own
+    there = replace(candidate, target=target)
     if target.sums != candidate.target.sums:
-        own = {key: own[key] for key in own if key not in ("collective", "aggregators")}
-    return changed(replace(candidate, target=target), own, candidate.limits)
+        left = {key: candidate.own[key] for key in candidate.own if key not in _SUMS}
+        return changed(there, left, candidate.limits)
+    here, other = candidate.target.profile.channel, target.profile.channel
+    words = candidate.words.replace(f" over {here}", f" over {other}")
+    return replace(with_settings(there, candidate.own), words=words)
 
 
 def changed(
@@ -206,7 +218,8 @@ def changed(
 
 
 def _settings_in_words(one: Candidate) -> str:
-    """As the planner of whole models, or that of cuts, has it."""
+    """As the planner of whole models has it, or that of cuts; of FasDL's without the samples of
+    each role, which share the batch evenly when another setting is changed."""
     s, store = one.settings, one.target.profile.channel
     micro_batches = s.micro_batches or 1
     if s.cut:

@@ -155,6 +155,7 @@ def choice_of(
         raise RequestError("a choice needs a platform and a store: name one of each at least")
     make_ready(max(search_work(one, asked) for one in targets), told or (lambda text: None))
     began = time.monotonic()
+    targets = [one.of_sizes(asked.memory_mib) for one in targets]
     # Plans that another one beats are shown beside the front, where one place is asked about.
     several = len(targets) > 1
     known = KnownPlans(Known(CLOSED_FORM_ERROR), Known(CLOSED_FORM_ERROR)) if several else None
@@ -212,7 +213,7 @@ def choice_of(
         front=front,
         chosen=asked.goal.choose(front),
         others=best.others(front),
-        considered=len(candidates) + around.joined,
+        considered=best.considered,
         predicted=len(best.options),
         gap=gap,
         is_best=around.is_best,
@@ -257,8 +258,7 @@ def _proposed(
     for number, at in enumerate(order):
         # Those to come need less: most of them are beaten by what is known then.
         left_s = max(0.0, until - forked.cpu_s()) / min(2, len(order) - number)
-        target = targets[at].of_sizes(asked.memory_mib)
-        found[at] = proposed(target, asked, time_limit_s=max(0.01, left_s), known=known)
+        found[at] = proposed(targets[at], asked, time_limit_s=max(0.01, left_s), known=known)
     return [found[at] for at in range(len(targets))]
 
 

@@ -16,7 +16,7 @@ from dayfly.planning.choose.pipelines.choose import choose
 from dayfly.planning.choose.pipelines.floors import all_beaten
 from dayfly.planning.choose.pipelines.merging import MergedLayers
 from dayfly.planning.choose.pipelines.messages import with_messages
-from dayfly.planning.choose.pipelines.near import near_cuts, other_ways
+from dayfly.planning.choose.pipelines.near import near_cuts, same_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
 from dayfly.planning.choose.pipelines.problem import Problem
 from dayfly.planning.choose.stage_memory import with_extra_memory
@@ -165,8 +165,8 @@ class _OfKind:
         if known is None and left_s > 0:
             judge, points = partial(self._judged, merged), list(every.values())
             # By the equation of memory alone: `_judged` checks what a plan needs exactly.
-            around = self._around(unspared)
-            points += other_ways(around, points, target.store)
+            around = self._around(merged, unspared)
+            points += same_cuts(around, points, target.store)
             near = near_cuts(around, points, judge, _CUTS_ERROR, target.store, left_s)
             # Costs by closed forms are not compared with costs by the equations.
             plans = [merged.unmerged(one.plan) for one in near]
@@ -179,14 +179,18 @@ class _OfKind:
         made = [self._made[plan] for plan in plans if plan.starts]
         return list({one.settings: one for one, over_mib in made if over_mib <= 0}.values()), gap
 
-    def _around(self, problems: Sequence[Problem]) -> Sequence[Problem]:
+    def _around(self, merged: MergedLayers, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Adds problems of fewer and more micro-batches than the usual, if nobody said how many."""
         if self._asked.micro_batches:
             return problems
         usual = usual_micro_batches(self._wanted)
-        others = tuple(round(usual * part) for part in _OTHER_MICRO_BATCHES)
-        asked = replace(self._asked, micro_batches=tuple(one for one in others if one))
-        return (*problems, *cut_problems(self._target, asked, self._wanted, self._kind)[1])
+        parts = {round(usual * part) for part in _OTHER_MICRO_BATCHES}
+        others = tuple(sorted(parts & {*range(1, self._wanted.batch_size + 1)}))
+        if not others:
+            return problems
+        asked = replace(self._asked, micro_batches=others)
+        found = cut_problems(self._target, asked, self._wanted, self._kind, merged=merged)
+        return (*problems, *found[1])
 
     def _candidate(
         self, merged: MergedLayers, point: Point[PipelinePlan]

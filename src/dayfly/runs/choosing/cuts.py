@@ -32,7 +32,12 @@ def search_work(target: Target, asked: PlanQuery) -> int:
 
 
 def cut_problems(
-    target: Target, asked: PlanQuery, wanted: JobSpec, kind: FunctionKind, spare_mib: float = 0.0
+    target: Target,
+    asked: PlanQuery,
+    wanted: JobSpec,
+    kind: FunctionKind,
+    spare_mib: float = 0.0,
+    merged: MergedLayers | None = None,
 ) -> tuple[MergedLayers, tuple[Problem, ...]]:
     """Returns the merged layers, and the problems of them.
 
@@ -44,6 +49,7 @@ def cut_problems(
         wanted: of the job.
         kind: of functions.
         spare_mib: that functions are to have more than the equation of memory says.
+        merged: how layers are merged; None: as was asked for, by times of these problems.
 
     Raises:
         RequestError: as `stages_problems`.
@@ -61,7 +67,7 @@ def cut_problems(
         schedules=tuple(ORDERS),
         mixed=True,
     )
-    merged = MergedLayers.of(problems[0], asked.merging())
+    merged = merged or MergedLayers.of(problems[0], asked.merging())
     return merged, tuple(map(merged.merge, problems))
 
 

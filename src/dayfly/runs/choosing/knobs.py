@@ -47,8 +47,8 @@ class Knob:
         other: the value that is tried.
         option: the plan with it, predicted; None: it cannot be run.
         why: why it cannot; empty: it can.
-        among: whether the plan is one of those that were asked for, as few micro-batches as
-            `--micro-batches` has, for example.
+        asked_for: whether the plan is one of those that were asked for, by `--micro-batches` and
+            others.
     """
 
     setting: str
@@ -56,7 +56,7 @@ class Knob:
     other: str
     option: Option | None = None
     why: str = ""
-    among: bool = True
+    asked_for: bool = True
 
 
 def knobs(
@@ -82,7 +82,9 @@ def knobs(
     said = zip(changes, predicted.each(made), strict=True)
     found = [_tried(knob, one, asked) for (knob, _), one in said]
     store = candidate.target.profile.channel
-    found += [Knob("store", store, one.store, one.option, one.why) for one in stores]
+    for over in stores:
+        knob = Knob("store", store, over.store, why=over.why)
+        found.append(knob if over.option is None else _tried(knob, over.option, asked))
     return tuple(found)
 
 
@@ -106,7 +108,7 @@ def _tried(knob: Knob, option: Option | RequestError, asked: PlanQuery) -> Knob:
     if isinstance(option, RequestError):
         return replace(knob, why=str(option))
     if fits(option):
-        return replace(knob, option=option, among=_is_among(option.candidate, asked))
+        return replace(knob, option=option, asked_for=_is_asked_for(option.candidate, asked, knob))
     said = option.prediction
     needs = f"{max(said.memory_mib):.0f} MiB"
     if said.gpu_memory_mib:
@@ -114,13 +116,18 @@ def _tried(knob: Knob, option: Option | RequestError, asked: PlanQuery) -> Knob:
     return replace(knob, why=f"a function would need {needs}")
 
 
-def _is_among(one: Candidate, asked: PlanQuery) -> bool:
+def _is_asked_for(one: Candidate, asked: PlanQuery, knob: Knob) -> bool:
     """Whether a changed plan is one of those that were asked for. `_changes` keeps the limits of
-    workers, memory sizes and collectives by itself."""
+    workers and memory sizes by itself."""
     s, profile = one.settings, one.target.profile
-    micro_batches = (s.micro_batches or 1) * s.members
-    if asked.micro_batches and micro_batches not in asked.micro_batches:
+    sums = s.members > 1 and not s.cut and not s.protocol.staleness
+    if asked.collectives and sums and s.algorithm not in asked.collectives:
         return False
+    if asked.micro_batches and (s.cut or knob.setting == "micro-batches"):
+        # Of a cut model all replicas' together, else each worker's.
+        together = (s.micro_batches or 1) * (s.members if s.cut else 1)
+        if together not in asked.micro_batches:
+            return False
     if not any(way.allows(Method.of(s)) for way in asked.ways):
         return False
     c = configuration(s, one.wanted)
@@ -140,6 +147,8 @@ def _changes(candidate: Candidate, asked: PlanQuery) -> Iterator[tuple[Knob, Map
             # The micro-batches of a step stay as many: each replica has its part of them.
             if s.cut:
                 more["micro_batches"] = max(1, micro * members // max(others))
+            elif members == 1 and asked.collectives:
+                more["collective"] = asked.collectives[0]
             count = others[0] if s.layout.even else others
             words = Layout(len(others), others).in_words
             yield Knob(what, s.layout.in_words, words), {**more, what: count}

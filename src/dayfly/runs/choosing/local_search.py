@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dayfly.runs.choosing.candidate import Candidate
 from dayfly.runs.choosing.knobs import Knob, knobs
 from dayfly.runs.choosing.option import Option, Predicted
 from dayfly.runs.choosing.other_stores import OverStore, over_stores
 from dayfly.runs.choosing.query import PlanQuery
-from dayfly.runs.choosing.ranking import MESSAGES_PER_S, Ranked
+from dayfly.runs.choosing.ranking import ALL_PER_S, MESSAGES_PER_S, Ranked
 from dayfly.runs.choosing.targets import Target
 
-#: Plans of which the neighbours are predicted, at most.
+#: Plans that a better neighbour is taken for, at most.
 _MOST_PLANS = 10
 #: Seconds and dollars that differ by less are the same: sums that were added up in another order.
 _ROUNDING = 1e-6
@@ -37,14 +37,12 @@ class Settled:
         plans: those that were given, and neighbours.
         stores: the chosen one over other stores.
         knobs: the chosen one with one setting changed.
-        joined: number of neighbours among the plans.
         is_best: whether no neighbour would be chosen in its place; False: the search had to end.
     """
 
     plans: Ranked
     stores: tuple[OverStore, ...]
     knobs: tuple[Knob, ...]
-    joined: int
     is_best: bool
 
 
@@ -59,31 +57,28 @@ def settled(
     Args:
         plans: the best of all planners, predicted.
         asked: what the choice is among.
-        targets: that the choice is among.
+        targets: that the choice is among, with the memory sizes that were asked for.
         counted: as of `knobs`.
     """
     predicted = Predicted(MESSAGES_PER_S * asked.time_limit_s, plans.options)
-    first, seen = len(plans.options), set[int]()
-    while True:
-        chosen = asked.goal.nearest(plans.front).plan
-        seen.add(id(chosen))
-        stores = over_stores(chosen, targets, predicted)
-        tried = knobs(chosen, asked, predicted, counted, stores)
-        known = {id(one) for one in plans.options}
-        near = [
-            one.option
-            for one in tried
-            if one.option is not None
-            and one.among
-            and not _are_alike(one.option, chosen)
-            and id(one.option) not in known
-        ]
-        plans = replace(plans, options=(*plans.options, *near))
-        # One that was chosen before has its neighbours among the plans already.
-        is_best = id(asked.goal.nearest(plans.front).plan) in seen
-        if is_best or len(seen) == _MOST_PLANS:
-            joined = len(plans.options) - first
-            return Settled(plans=plans, stores=stores, knobs=tried, joined=joined, is_best=is_best)
+    chosen = asked.goal.nearest(plans.front).plan
+
+    def around(option: Option) -> tuple[tuple[OverStore, ...], tuple[Knob, ...]]:
+        stores = over_stores(option, targets, predicted)
+        return stores, knobs(option, asked, predicted, counted, stores)
+
+    stores, tried = around(chosen)
+    for _ in range(_MOST_PLANS):
+        neighbours = [one.option for one in tried if one.option is not None and one.asked_for]
+        plans = plans.joined_by(one for one in neighbours if not _are_alike(one, chosen))
+        best = asked.goal.nearest(plans.front).plan
+        if best is chosen:
+            return Settled(plans=plans, stores=stores, knobs=tried, is_best=True)
+        chosen = best
+        stores, tried = around(chosen)
+        if plans.messages >= ALL_PER_S * asked.time_limit_s:
+            break
+    return Settled(plans=plans, stores=stores, knobs=tried, is_best=False)
 
 
 def _are_alike(one: Option, other: Option) -> bool:

@@ -133,7 +133,7 @@ class Predicted:
     def __init__(self, most_messages: float, options: Iterable[Option] = ()) -> None:
         self._most_messages = most_messages
         self._known: dict[object, Option | RequestError] = {
-            _run_of(one.candidate): one for one in options
+            one.candidate.run: one for one in options
         }
 
     def each(self, candidates: Sequence[Candidate | RequestError]) -> list[Option | RequestError]:
@@ -142,7 +142,7 @@ class Predicted:
         Args:
             candidates: or why there is none, which is returned as it is.
         """
-        runs = [one if isinstance(one, RequestError) else _run_of(one) for one in candidates]
+        runs = [one if isinstance(one, RequestError) else one.run for one in candidates]
         new = {
             run: one
             for run, one in zip(runs, candidates, strict=True)
@@ -153,10 +153,6 @@ class Predicted:
             known = one if isinstance(one, RequestError) else _option(candidate, one)
             self._known[run] = known
         return [one if isinstance(one, RequestError) else self._known[one] for one in runs]
-
-
-def _run_of(candidate: Candidate) -> object:
-    return str(candidate.target), candidate.settings, candidate.wanted
 
 
 def _said_or_why(

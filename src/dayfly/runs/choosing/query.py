@@ -89,7 +89,10 @@ class Goal:
         try:
             return self.choose(front)
         except RequestError:
-            return front.cheapest if self.deadline_s is None else front.fastest
+            if self.deadline_s is None:
+                return front.cheapest
+            in_time = [one for one in front.points if one.seconds <= self.deadline_s]
+            return in_time[-1] if in_time else front.fastest
 
     def words(self, front: Front[P], point: Point[P]) -> str:
         """Why this one: by which rule, what binds, and what a little more would buy."""

@@ -15,9 +15,10 @@ time, however many CPUs there are, so that any machine predicts the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import geometric_mean
+from typing import Self
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from dayfly.specs.methods import Method
 #: about 0.06 s, of a core.
 MESSAGES_PER_S = 1000
 #: Messages of all predicted plans for each second of the time limit, in steps and validations.
-_ALL_PER_S = 50_000
+ALL_PER_S = 50_000
 #: Messages of all predicted plans up to which more are predicted than were asked for, as they take
 #: no time to speak of.
 _SOON = 30_000
@@ -42,7 +43,8 @@ _EACH = 200
 #: So many plans are predicted at a time. What one of them tells about the planner's error serves to
 #: choose the next few.
 _AT_ONCE = 4
-#: A candidate is far from what is predicted if its seconds or dollars differ by this share.
+#: A candidate of the front is predicted if it is further than this from all that are: a distance,
+#: both goals on a logarithmic scale, so about a share.
 _GAP = 0.05
 #: A candidate that is worse than one of the front in both goals, but by less, may be better when it
 #: is predicted.
@@ -62,6 +64,26 @@ class Ranked:
     options: tuple[Option, ...]
     open: tuple[Point[Candidate], ...]
     too_large: int
+
+    @property
+    def considered(self) -> int:
+        """Number of all."""
+        return len(self.options) + len(self.open) + self.too_large
+
+    @property
+    def messages(self) -> int:
+        """About so many were gone through for the options."""
+        return sum(_EACH + one.messages for one in self.options)
+
+    def joined_by(self, options: Iterable[Option]) -> Self:
+        """Returns these and others that were predicted, each once."""
+        known = {one.candidate.run for one in self.options}
+        new = {one.candidate.run: one for one in options if one.candidate.run not in known}
+        return replace(
+            self,
+            options=(*self.options, *new.values()),
+            open=tuple(one for one in self.open if one.plan.run not in new),
+        )
 
     @property
     def front(self) -> Front[Option]:
@@ -91,7 +113,7 @@ def ranked(candidates: Sequence[Candidate], goal: Goal, *, limit_s: float, least
     search = _Search(candidates, goal)
     with Predicting(candidates, MESSAGES_PER_S * limit_s, _AT_ONCE) as predicting:
         while search.open:
-            late = search.messages >= _ALL_PER_S * limit_s
+            late = search.messages >= ALL_PER_S * limit_s
             left = _AT_ONCE if search.messages < _SOON else least - len(search.options)
             few = search.next_few(0 if late else left, late=late)
             if not few:

@@ -166,7 +166,10 @@ def _row(choice: Choice, at: int, point: Point[Option]) -> tuple[object, ...]:
 def _knobs(choice: Choice) -> str:
     """Each setting of the chosen plan changed alone."""
     rows = [
-        (one.setting, one.chosen, one.other, *_changed(choice, one.option, one.why))
+        (
+            *(one.setting, one.chosen, one.other),
+            *_changed(choice, one.option, one.why, "" if one.asked_for else "; not asked for"),
+        )
         for one in choice.knobs
     ]
     heads = ("setting", "chosen", "instead", "total time (s)", "USD", "so it is")
@@ -201,8 +204,10 @@ def _papers(choice: Choice, papers: Sequence[PaperChoice]) -> str:
     return asked + table("The papers' choices", heads, rows)
 
 
-def _changed(choice: Choice, option: Option | None, why: str) -> tuple[object, object, str]:
-    """Seconds and dollars of another plan, and what it is beside the chosen one."""
+def _changed(
+    choice: Choice, option: Option | None, why: str, more: str = ""
+) -> tuple[object, object, str]:
+    """Seconds and dollars of another plan, and what it is beside the chosen one, and more."""
     if option is None:
         return "", "", why
     chosen, said = choice.chosen, option.prediction
@@ -214,7 +219,7 @@ def _changed(choice: Choice, option: Option | None, why: str) -> tuple[object, o
     return (
         said.total_s,
         number(said.cost_usd),
-        ", ".join(filter(None, words)) + memory or "the same",
+        (", ".join(filter(None, words)) + memory or "the same") + more,
     )
 
 

@@ -84,7 +84,7 @@ def near_cuts(
     return search.judged
 
 
-def other_ways(
+def same_cuts(
     problems: Sequence[Problem],
     points: Sequence[Point[PipelinePlan]],
     store: StoreFacts | None = None,
@@ -92,8 +92,7 @@ def other_ways(
     """Returns the same cuts with other micro-batches and schedules, of which none of the given
     plans is better by the papers' equations.
 
-    They are for large models, for which `near_cuts` takes too long. Over direct links there are
-    none.
+    Over direct links there are none.
 
     Args:
         problems: of the given plans, and of others with more or fewer micro-batches.
@@ -109,8 +108,9 @@ def other_ways(
             if any(micro_batches % one for one in plan.replicas):
                 continue
             seconds = step_s(problem, plan)
-            if seconds < point.seconds and _fits(problem, plan):
-                usd = step_usd(problem, plan) + messages_usd(problem, plan, store)
+            usd = step_usd(problem, plan) + messages_usd(problem, plan, store)
+            is_better = seconds < point.seconds or usd < point.usd
+            if is_better and _fits(problem, plan):
                 found.append(Point(seconds, usd, plan))
     given = {one.plan for one in points}
     front = Front.of([*points, *found]).points if found else ()
