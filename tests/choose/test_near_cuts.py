@@ -10,6 +10,7 @@ import pytest
 from benchmarks.parts.enumerated import cuts, problems, stages
 
 from dayfly.catalogue.lookup import Catalogue
+from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.choose import choose
@@ -23,6 +24,7 @@ from dayfly.runs.choosing.targets import Target
 from dayfly.wire.pipelines.orders import FILL_DRAIN, ONE_F_ONE_B, ORDERS
 
 SLACK = 0.25
+S3 = Catalogue().store("s3")
 #: Of all limits, where nearly all is to be found.
 LIMIT = 100_000
 
@@ -96,10 +98,14 @@ def test_there_are_none_of_nothing_or_large_models_or_over_links_and_few_if_it_i
     assert near_cuts([problem], points, every.get, SLACK) == []
 
 
-def test_same_cuts_are_the_front_of_the_same_cuts_with_all_micro_batches() -> None:
-    """And schedules; against all of them, with the memory and the functions that there are."""
+@pytest.mark.parametrize("store", [None, replace(S3, usd_per_put=1e-3, usd_per_get=1e-4)])
+def test_the_same_cuts_are_the_front_with_all_micro_batches_and_schedules(
+    store: StoreFacts | None,
+) -> None:
+    """Against all of them, with the memory and the functions that there are. Where messages cost
+    much, fewer micro-batches are slower and cheaper."""
     found, without = 0, 0
-    for seed in range(30):
+    for seed in range(10):
         usual = replace(problems.stages(Random(seed)), micro_batches=4, schedule=FILL_DRAIN)
         every = [
             replace(usual, micro_batches=micro_batches, schedule=schedule)
@@ -107,19 +113,19 @@ def test_same_cuts_are_the_front_of_the_same_cuts_with_all_micro_batches() -> No
             for schedule in ORDERS
         ]
         try:
-            points = choose(usual, compiled=False).points
+            points = with_messages([usual], choose(usual, compiled=False).points, store)
         except RequestError:  # no plan fits
             continue
-        all_ = {
-            (*one.way, _same(one)): point
-            for p in every
-            for one, point in judged_by_equations(p).items()
-        }
         cuts = {_same(one.plan) for one in points if one.plan.starts}
-        front = Front.of([*points, *(point for (*_, same), point in all_.items() if same in cuts)])
+        fit = [
+            point
+            for one in every
+            for point in with_messages([one], [*judged_by_equations(one).values()], store)
+            if _same(point.plan) in cuts
+        ]
         given = {one.plan for one in points}
-        right = [one for one in front.points if one.plan not in given]
-        assert same_cuts(every, points) == right
+        right = [one for one in Front.of([*points, *fit]).points if one.plan not in given]
+        assert same_cuts(every, points, store) == right
         found, without = found + bool(right), without + (not right)
     assert found
     assert without
