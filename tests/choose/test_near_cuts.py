@@ -10,18 +10,19 @@ import pytest
 from benchmarks.parts.enumerated import cuts, problems, stages
 
 from dayfly.catalogue.lookup import Catalogue
-from dayfly.catalogue.store import StoreFacts
 from dayfly.errors import RequestError
+from dayfly.planning.choose.from_profile import stages_problems
 from dayfly.planning.choose.front import Front, Point
 from dayfly.planning.choose.pipelines.choose import choose
-from dayfly.planning.choose.pipelines.messages import with_messages
+from dayfly.planning.choose.pipelines.messages import messages_usd, with_messages
 from dayfly.planning.choose.pipelines.near import near_cuts, same_cuts
 from dayfly.planning.choose.pipelines.plan import PipelinePlan
-from dayfly.planning.choose.pipelines.problem import StagesOverStore
+from dayfly.planning.choose.pipelines.problem import StagesOverStore, step_s, step_usd
 from dayfly.planning.configuration import Configuration
 from dayfly.planning.predict import predict
 from dayfly.runs.choosing.targets import Target
 from dayfly.wire.pipelines.orders import FILL_DRAIN, ONE_F_ONE_B, ORDERS
+from tests.choose.lambda_by_hand import job
 
 SLACK = 0.25
 S3 = Catalogue().store("s3")
@@ -98,44 +99,35 @@ def test_there_are_none_of_nothing_or_large_models_or_over_links_and_few_if_it_i
     assert near_cuts([problem], points, every.get, SLACK) == []
 
 
-@pytest.mark.parametrize("store", [None, replace(S3, usd_per_put=1e-3, usd_per_get=1e-4)])
-def test_the_same_cuts_are_the_front_with_all_micro_batches_and_schedules(
-    store: StoreFacts | None,
-) -> None:
-    """Against all of them, with the memory and the functions that there are. Where messages cost
-    much, fewer micro-batches are slower and cheaper."""
-    found, without = 0, 0
-    for seed in range(10):
-        usual = replace(problems.stages(Random(seed)), micro_batches=4, schedule=FILL_DRAIN)
-        every = [
-            replace(usual, micro_batches=micro_batches, schedule=schedule)
-            for micro_batches in (4, 2, 8)
-            for schedule in ORDERS
-        ]
-        try:
-            points = with_messages([usual], choose(usual, compiled=False).points, store)
-        except RequestError:  # no plan fits
-            continue
-        cuts = {_same(one.plan) for one in points if one.plan.starts}
-        fit = [
-            point
-            for one in every
-            for point in with_messages([one], [*judged_by_equations(one).values()], store)
-            if _same(point.plan) in cuts
-        ]
-        given = {one.plan for one in points}
-        right = [one for one in Front.of([*points, *fit]).points if one.plan not in given]
-        assert same_cuts(every, points, store) == right
-        found, without = found + bool(right), without + (not right)
-    assert found
-    assert without
+@pytest.mark.parametrize("layers", [4, 8])
+def test_the_same_cuts_are_the_front_with_all_micro_batches_and_schedules(layers: int) -> None:
+    """Against all of them that fit. Over S3 fewer micro-batches may be slower and cheaper."""
+    target = Target.of(job(layers, megabytes=10.0), Catalogue())
+    every = stages_problems(
+        target.profile,
+        target.platform,
+        batch_size=64,
+        micro_batches=[8, 16, 32],
+        functions_at_once=8,
+        schedules=tuple(ORDERS),
+        mixed=True,
+    )
+    usual = [one for one in every if one.micro_batches == 16]
+    points = with_messages(usual, choose(*usual, compiled=False).points, S3)
+    both = list(points)
+    for problem in every:
+        for one in points:
+            plan = replace(one.plan, micro_batches=problem.micro_batches, schedule=problem.schedule)
+            if plan.starts and problem.micro_batches % max(plan.replicas) == 0:
+                seconds, usd = step_s(problem, plan), step_usd(problem, plan)
+                if stages.fits(problem, plan):
+                    both.append(Point(seconds, usd + messages_usd(problem, plan, S3), plan))
+    given = {one.plan for one in points}
+    right = [one for one in Front.of(both).points if one.plan not in given]
+    assert same_cuts(every, points, S3) == right
+    assert {one.plan.micro_batches for one in right} == {8, 32}
     links = problems.shards(Random(1))
     assert same_cuts([links], choose(links, compiled=False).points) == []
-
-
-def _same(plan: PipelinePlan) -> tuple[object, ...]:
-    """What plans have in common that differ in how a step is gone through."""
-    return plan.starts, plan.options, plan.replicas, plan.collective
 
 
 def test_messages_cost_what_their_requests_do() -> None:
