@@ -89,7 +89,7 @@ def test_it_ends_after_so_many_plans_and_says_so(
     choice = choice_of([OVER_S3], replace(SMALL, least_predicted=1))
     assert certainty(choice).count("would be chosen in its place") == choice.is_best
     said = certainty(replace(choice, is_best=False))
-    assert "one more setting changed may make it better" in said
+    assert "with one more setting changed it may be better" in said
 
 
 def test_a_deadline_that_no_plan_keeps_is_met_by_a_neighbour(

@@ -297,9 +297,9 @@ def certainty(choice: Choice) -> str:
         left.append(f"micro-batches of other than about {MICRO_SAMPLES} samples")
     within = f"; {' and '.join(left)} were not searched" if left else ""
     changed = (
-        "none with one setting changed would be chosen in its place"
+        "no plan with one setting changed, as --plot shows them, would be chosen in its place"
         if choice.is_best
-        else "one more setting changed may make it better"
+        else "with one more setting changed it may be better"
     )
     return (
         f"By the planners' equations, of seconds, dollars and memory, no plan is {more}better than "
