@@ -195,6 +195,27 @@ def test_a_fork_ends_with_the_process_that_has_it() -> None:
     eventually("the forks' end", lambda: not any(map(is_alive, forks)))
 
 
+def test_a_fork_that_computes_ends_with_that_process_and_its_own_forks_do() -> None:
+    program = (
+        "import os, time\n"
+        "from dayfly.planning.choose import forked\n"
+        "os.sched_getaffinity = lambda pid: {0, 1}\n"
+        "def computing(item):\n"
+        "    os.write(1, b'%d\\n' % os.getpid())\n"
+        "    time.sleep(600)\n"
+        "forked.each(lambda item: forked.each(computing, range(2)), range(2))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            every = {int(process.stdout.readline()) for _ in range(4)}
+        finally:
+            process.kill()
+    assert len(every) == 4
+    assert process.pid in every
+    eventually("the forks' end", lambda: not any(map(is_alive, every - {process.pid})))
+
+
 def _files() -> set[str]:
     """Those that this process has open, but for the one that lists them."""
     with os.scandir("/proc/self/fd") as listed:

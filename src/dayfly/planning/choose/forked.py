@@ -28,6 +28,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from dayfly.closing import Closing
 from dayfly.errors import DayflyError
+from dayfly.lifeline import Lifeline, arm
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -141,9 +142,13 @@ class Forks(Closing, Generic[T, R]):
 
 @dataclass(slots=True)
 class _Fork:
-    """A child process and its pipes. status: exit status; None: it was not waited for yet."""
+    """A child process and its pipes. status: exit status; None: it was not waited for yet.
+
+    lifeline: kills it when this process ends, while it computes, too.
+    """
 
     pid: int
+    lifeline: Lifeline
     questions: BufferedWriter
     answers: BufferedReader
     status: int | None = None
@@ -155,6 +160,11 @@ class _Fork:
         Raises OSError: the kernel allows no more processes or files.
         """
         with ExitStack() as ours, ExitStack() as its:
+            lifeline = Lifeline()
+            ours.callback(lifeline.close)
+            # A fork closes the ends of the lifelines that it inherits, but not this copy.
+            line = os.dup(lifeline.read_fd)
+            its.callback(os.close, line)
             asked, questions = _pipe(its, ours)
             answers, told = _pipe(ours, its)
             before_s = cpu_s()
@@ -164,6 +174,7 @@ class _Fork:
             if not pid:
                 code = 1
                 try:
+                    arm(line)
                     ours.close()
                     for one in earlier:
                         one.questions.close()
@@ -173,7 +184,7 @@ class _Fork:
                 finally:
                     os._exit(code)
             ours.pop_all()
-        return cls(pid, questions, answers)
+        return cls(pid, lifeline, questions, answers)
 
     def ask(self, numbers: Sequence[int]) -> None:
         with suppress(BrokenPipeError):  # it has ended, which `answer` says
@@ -198,6 +209,7 @@ class _Fork:
             os.kill(self.pid, signal.SIGKILL)
             _, status = os.waitpid(self.pid, 0)
             self.status = os.waitstatus_to_exitcode(status)
+        self.lifeline.close()
         self.answers.close()
         with suppress(BrokenPipeError):
             self.questions.close()
