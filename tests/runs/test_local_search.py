@@ -13,7 +13,7 @@ from dayfly.runs.choosing.candidate import DATA_PARALLEL, PIPELINE, Candidate, c
 from dayfly.runs.choosing.candidates import proposed
 from dayfly.runs.choosing.choice import certainty, choice_of
 from dayfly.runs.choosing.local_search import Settled, settled
-from dayfly.runs.choosing.option import Option, Predicted, predicted
+from dayfly.runs.choosing.option import KnownPredictions, Option, predicted
 from dayfly.runs.choosing.query import Goal, PlanQuery
 from dayfly.runs.choosing.ranking import Ranked
 from dayfly.runs.choosing.targets import Target
@@ -196,7 +196,7 @@ def test_what_is_the_same_is_no_better(candidates: tuple[Candidate, ...]) -> Non
 def test_each_is_predicted_once(candidates: tuple[Candidate, ...]) -> None:
     first = predicted(candidates[0], MANY)
     refusal = RequestError("no")
-    both = Predicted(MANY, [first])
+    both = KnownPredictions(MANY, [first])
     again = changed(candidates[0], candidates[0].own)
     found = both.each([again, candidates[1], refusal, candidates[1]])
     assert found[0] is first
@@ -208,6 +208,6 @@ def test_each_is_predicted_once(candidates: tuple[Candidate, ...]) -> None:
 
 def test_what_cannot_be_run_says_why(candidates: tuple[Candidate, ...]) -> None:
     cut = pipeline(candidates)
-    (why,) = Predicted(MANY).each([changed(cut, {**cut.own, "replicas": 100})])
+    (why,) = KnownPredictions(MANY).each([changed(cut, {**cut.own, "replicas": 100})])
     assert isinstance(why, RequestError)
     assert "100" in str(why)

@@ -145,10 +145,11 @@ def _most(values: Sequence[float]) -> Array:
 
 @lru_cache(maxsize=16)
 def _buckets(parts: _Parts, at_once: int) -> Ints:
-    """Returns elements of a stage's largest gradient buckets, by its last and first layer.
+    """Returns the numbers of elements of each possible stage's largest gradient buckets.
 
-    The result is (L, L, at_once). Buckets begin with the last layer, so a stage that begins later
-    has the first ones of a stage that begins earlier, and the last of them is shorter.
+    The result is (L, L, at_once), by the stage's last and first layer. Buckets begin with the last
+    layer, so a stage that begins later has the first ones of a stage that begins earlier, and the
+    last of them is shorter.
     """
     found = np.zeros((len(parts), len(parts), at_once), dtype=np.int64)
     for last in range(len(parts)):

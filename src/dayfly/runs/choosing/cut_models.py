@@ -180,7 +180,7 @@ class _OfKind:
         return list({one.settings: one for one, over_mib in made if over_mib <= 0}.values()), gap
 
     def _around(self, merged: MergedLayers, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Adds problems of fewer and more micro-batches than the usual, if nobody said how many."""
+        """Adds problems of other numbers of micro-batches, unless `--micro-batches` says some."""
         if self._asked.micro_batches:
             return problems
         usual = usual_micro_batches(self._wanted)

@@ -27,7 +27,7 @@ from dayfly.planning.choose.from_profile import limited, vcpus
 from dayfly.planning.configuration import stage_size
 from dayfly.runs.choosing.candidate import Candidate, changed
 from dayfly.runs.choosing.cuts import limits_of
-from dayfly.runs.choosing.option import Option, Predicted, fits
+from dayfly.runs.choosing.option import KnownPredictions, Option, fits
 from dayfly.runs.choosing.other_stores import OverStore
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.plans import configuration
@@ -62,7 +62,7 @@ class Knob:
 def knobs(
     option: Option,
     asked: PlanQuery,
-    predicted: Predicted,
+    predicted: KnownPredictions,
     counted: Callable[[Candidate], Candidate | None],
     stores: Sequence[OverStore] = (),
 ) -> tuple[Knob, ...]:

@@ -4,8 +4,8 @@
                               ^                                                 |
                               '------------- until the choice stays ------------'
 
-Planners compare plans by closed forms, or those of large models by the papers' equations, and only
-a few are predicted. What they err by may hide that one more change makes a plan better. A neighbour
+Planners compare plans by closed forms, those of large models by the papers' equations. Both err,
+and only a few plans are predicted. So one more change may make the chosen plan better. A neighbour
 is the plan with one setting changed (`knobs`), or over another store.
 """
 
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from dayfly.runs.choosing.candidate import Candidate
 from dayfly.runs.choosing.knobs import Knob, knobs
-from dayfly.runs.choosing.option import Option, Predicted
+from dayfly.runs.choosing.option import KnownPredictions, Option
 from dayfly.runs.choosing.other_stores import OverStore, over_stores
 from dayfly.runs.choosing.query import PlanQuery
 from dayfly.runs.choosing.ranking import ALL_PER_S, MESSAGES_PER_S, Ranked
 from dayfly.runs.choosing.targets import Target
 
-#: Plans that a better neighbour is taken for, at most.
+#: How often a better neighbour takes the chosen plan's place, at most.
 _MOST_PLANS = 10
 #: Seconds and dollars that differ by less are the same: sums that were added up in another order.
 _ROUNDING = 1e-6
@@ -60,7 +60,7 @@ def settled(
         targets: that the choice is among, with the memory sizes that were asked for.
         counted: as of `knobs`.
     """
-    predicted = Predicted(MESSAGES_PER_S * asked.time_limit_s, plans.options)
+    predicted = KnownPredictions(MESSAGES_PER_S * asked.time_limit_s, plans.options)
     chosen = asked.goal.nearest(plans.front).plan
 
     def around(option: Option) -> tuple[tuple[OverStore, ...], tuple[Knob, ...]]:

@@ -122,7 +122,7 @@ def predicted(candidate: Candidate, most_messages: float) -> Option:
     return _option(candidate, _said(most_messages, candidate))
 
 
-class Predicted:
+class KnownPredictions:
     """Predicts candidates, each once.
 
     Args:

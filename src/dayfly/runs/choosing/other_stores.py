@@ -17,7 +17,7 @@ from dayfly.errors import RequestError
 from dayfly.planning.choose.front import difference, dollars, seconds
 from dayfly.planning.servers import held_bytes, holds
 from dayfly.runs.choosing.candidate import Candidate, over
-from dayfly.runs.choosing.option import Option, Predicted, fits
+from dayfly.runs.choosing.option import KnownPredictions, Option, fits
 from dayfly.runs.choosing.targets import Target
 
 
@@ -37,7 +37,7 @@ class OverStore:
 
 
 def over_stores(
-    option: Option, targets: Sequence[Target], predicted: Predicted
+    option: Option, targets: Sequence[Target], predicted: KnownPredictions
 ) -> tuple[OverStore, ...]:
     """The same functions over each other store of the platform, in the order of the targets.
 

@@ -192,7 +192,7 @@ class _Search:
             self._mean[of] = seconds, usd
 
     def still_open(self) -> tuple[Point[Candidate], ...]:
-        """Those that were not predicted, as they are expected."""
+        """Returns the candidates that were not predicted, with the seconds and dollars expected."""
         seconds, usd = self._expected.T.tolist()
         return tuple(Point(seconds[at], usd[at], one) for at, one in self.open.items())
 

@@ -207,7 +207,10 @@ def _papers(choice: Choice, papers: Sequence[PaperChoice]) -> str:
 def _changed(
     choice: Choice, option: Option | None, why: str, more: str = ""
 ) -> tuple[object, object, str]:
-    """Seconds and dollars of another plan, and what it is beside the chosen one, and more."""
+    """Seconds and dollars of another plan, and how it differs from the chosen one.
+
+    more: what is added to that.
+    """
     if option is None:
         return "", "", why
     chosen, said = choice.chosen, option.prediction
